@@ -1,0 +1,8 @@
+//! The pure core of nodewright.
+
+pub mod bootstrap;
+pub mod effect;
+pub mod facts;
+pub mod id;
+pub mod shape;
+pub mod template;

@@ -1,0 +1,47 @@
+//! Desired state: what a caller declares.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{GroupId, RunId};
+use crate::template::Template;
+
+/// Counts the revisions of a shape; a lower one never replaces a higher one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Generation(pub u64);
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a run should look like.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ClusterShape {
+    /// The run; fixed for the life of a driver.
+    pub run_id: RunId,
+    /// The revision.
+    pub generation: Generation,
+    /// The groups, in any order.
+    pub groups: Vec<NodeGroupSpec>,
+}
+
+/// `count` interchangeable nodes, made from one template.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NodeGroupSpec {
+    /// The run that the group belongs to: the shape's.
+    pub run_id: RunId,
+    /// The group's name.
+    pub group_id: GroupId,
+    /// How many nodes.
+    pub count: u32,
+    /// The groups that must be available before a node of this one starts.
+    #[serde(default)]
+    pub depends_on: BTreeSet<GroupId>,
+    /// What each node is made from.
+    pub template: Template,
+}
