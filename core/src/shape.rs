@@ -1,4 +1,4 @@
-//! Desired state: what a caller declares.
+//! Desired state: what a caller declares, the rules for it, and how it is read from a file.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,6 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{GroupId, RunId};
 use crate::template::Template;
+
+pub(crate) mod check;
+mod nearest;
+mod path;
+mod problem;
+
+pub use check::ShapeLimits;
+pub use problem::{Position, ShapeErrors, ShapeProblem};
 
 /// Counts the revisions of a shape; a lower one never replaces a higher one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
