@@ -9,11 +9,14 @@ use crate::id::{GroupId, RunId};
 use crate::template::Template;
 
 pub(crate) mod check;
+mod file;
 mod nearest;
 mod path;
 mod problem;
+mod raw;
 
 pub use check::ShapeLimits;
+pub use file::{ShapeDefaults, ShapeFile, ShapeFormat, ShapeFormatError, run_id_from_stem};
 pub use problem::{Position, ShapeErrors, ShapeProblem};
 
 /// Counts the revisions of a shape; a lower one never replaces a higher one.

@@ -50,6 +50,8 @@ pub(crate) enum Spot {
     Key,
     /// The mention of this group in the list there.
     Mention(GroupId),
+    /// This byte of the file, whatever stands there.
+    Byte(usize),
 }
 
 /// A problem before its place in a file is known.
