@@ -147,8 +147,12 @@ impl ShapeFile {
         let mut found = notes.take();
         let told: BTreeSet<Path> = found.iter().map(|found| found.path.clone()).collect();
         if let Err(more) = check::shape(&shape.run_id, &shape.groups, limits, providers) {
-            // Where something could not be used, another value stands for it, of which there is nothing to say.
-            found.extend(more.into_iter().filter(|found| !told.contains(&found.path)));
+            // Where something could not be used, another value stands for it, of which there is nothing to say;
+            // and a group that could not be used is there all the same for those that depend on it.
+            found.extend(
+                more.into_iter()
+                    .filter(|found| !told.contains(&found.path) && !notes.has_missing(found)),
+            );
         }
         if found.is_empty() && broken.is_empty() {
             return Ok(shape);

@@ -74,6 +74,15 @@ impl Notes {
         (found.path.clone(), 0)
     }
 
+    /// Whether this misses a group that is in the file, if only as something that is none.
+    pub(super) fn has_missing(&self, found: &Found) -> bool {
+        let Spot::Mention(group) = &found.spot else {
+            return false;
+        };
+        let declared = Path::default().key("groups").key(group.as_str());
+        found.absence && self.places.contains_key(&declared)
+    }
+
     pub(super) fn note(&mut self, path: &Path, spot: Spot, message: impl Into<String>) {
         self.found.push(Found::new(path.clone(), spot, message));
     }

@@ -326,6 +326,14 @@ store = { REST }
 }
 
 #[test]
+fn a_group_that_cannot_be_used_is_not_missing_for_those_that_depend_on_it() {
+    assert_eq!(
+        toml(format!("groups.store = 5\n{}", group("depends_on = [\"store\"]"))),
+        ["line 1, column 16: groups.store: is the number 5; must be a table"]
+    );
+}
+
+#[test]
 fn several_places_where_the_syntax_is_broken_are_found_and_the_rest_is_still_checked() {
     let text = r#"generation = -3
 [groups.w]
