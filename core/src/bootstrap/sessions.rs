@@ -19,9 +19,15 @@ pub struct Sessions {
 
 #[derive(Debug)]
 struct Live {
-    /// Whether somebody has begun to run it.
-    begun: bool,
+    begun: Begun,
     signals: Arc<Signals>,
+}
+
+/// Whether somebody has begun to run a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    No,
+    Yes,
 }
 
 /// What reaches a session from outside, and its end from inside.
@@ -71,9 +77,8 @@ impl Sessions {
                 may_end: Cancel::new(),
                 over: Cancel::new(),
             });
-            let begun = false;
             let entry = Live {
-                begun,
+                begun: Begun::No,
                 signals: signals.clone(),
             };
             live.insert(call.identity.clone(), entry);
@@ -95,12 +100,11 @@ impl Sessions {
     /// Tells this session of the attempt that its node has joined and it may end. One that is unknown or
     /// over needs no telling.
     pub fn may_end(&self, identity: &AttemptIdentity, session: BootstrapSessionId) {
-        let live = self.lock();
-        let told = live
+        let told = self
+            .lock()
             .get(identity)
             .filter(|live| live.signals.session == session)
             .map(|live| live.signals.may_end.clone());
-        drop(live);
         if let Some(may_end) = told {
             may_end.cancel();
         }
@@ -116,30 +120,33 @@ impl Sessions {
     ///
     /// The session ends also when this is dropped; only the waiting is given up.
     pub async fn cancel(&self, identity: &AttemptIdentity) {
+        match self.take_unless_begun(identity) {
+            None => {}
+            Some((Begun::Yes, signals)) => {
+                signals.cancel.cancel();
+                signals.over.cancelled().await;
+            }
+            Some((Begun::No, signals)) => {
+                let cancelled = StreamObservation {
+                    session: signals.session,
+                    sequence: 1,
+                    event: StreamEvent::Cancelled,
+                };
+                signals.report(identity, cancelled);
+                signals.over.cancel();
+            }
+        }
+    }
+
+    /// The attempt's session. One that nobody has begun to run leaves the registry with this.
+    fn take_unless_begun(&self, identity: &AttemptIdentity) -> Option<(Begun, Arc<Signals>)> {
         let mut live = self.lock();
-        let Some(entry) = live.get(identity) else { return };
-        let (begun, signals) = (entry.begun, entry.signals.clone());
-        if !begun {
+        let entry = live.get(identity)?;
+        let found = (entry.begun, entry.signals.clone());
+        if found.0 == Begun::No {
             live.remove(identity);
         }
-        drop(live);
-        if begun {
-            signals.cancel.cancel();
-            signals.over.cancelled().await;
-        } else {
-            let event = StreamEvent::Cancelled;
-            let session = signals.session;
-            let sequence = 1;
-            signals.report(
-                identity,
-                StreamObservation {
-                    session,
-                    sequence,
-                    event,
-                },
-            );
-            signals.over.cancel();
-        }
+        Some(found)
     }
 
     /// The session that the attempt has live.
@@ -203,7 +210,7 @@ impl Running {
     fn begin(&self) -> bool {
         match self.sessions.lock().get_mut(&self.identity) {
             Some(live) if Arc::ptr_eq(&live.signals, &self.signals) => {
-                live.begun = true;
+                live.begun = Begun::Yes;
                 true
             }
             _ => false,

@@ -192,3 +192,9 @@ fn a_session_that_breaks_reports_it_and_leaves_the_registry() {
     assert!(bench.sessions.is_empty());
     assert_eq!(script.calls(), ["open", "close"]);
 }
+
+#[test]
+fn a_cancel_can_be_awaited_from_any_thread() {
+    fn sent(_: impl Send) {}
+    sent(Sessions::default().cancel(&identity("17.3")));
+}
