@@ -1,1 +1,7 @@
+//! Providers for nodewright: a module and a feature each. None of them knows an actor.
 
+#[cfg(feature = "memory")]
+mod memory;
+
+#[cfg(feature = "memory")]
+pub use memory::{JoinMode, MemoryBackend};

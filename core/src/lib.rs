@@ -6,5 +6,6 @@ pub mod effect;
 pub mod facts;
 pub mod graph;
 pub mod id;
+pub mod ledger;
 pub mod shape;
 pub mod template;
