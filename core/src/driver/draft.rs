@@ -1,0 +1,135 @@
+//! The incremental pass: what the full pass would do, from what may have changed.
+
+use jiff::Timestamp;
+
+use super::ClusterDriver;
+use super::index::OrphanEntry;
+use crate::decide::{Decision, reconcile_node};
+use crate::orphan::{OrphanKey, Turns, reconcile_orphan};
+use crate::pace::{Class, Who};
+use crate::plan::{Draft, gate, looks_at};
+use crate::state::Slot;
+
+impl ClusterDriver {
+    /// Drafts the next pass: of the dirty slots, of those whose wait has ended, and of those that wait for a
+    /// place that is free now. Takes the places that it gives out.
+    pub(super) fn draft(&mut self, now: Timestamp) -> Draft {
+        let mut draft = Draft::default();
+        let index = &mut self.index;
+        loop {
+            let entries = &index.slots;
+            let truth = |slot: &Slot| entries.get(*slot).and_then(|entry| entry.wake);
+            let Some(slot) = index.wakes.pop_due(now, truth) else {
+                break;
+            };
+            index.slots.entry(slot).wake = None;
+            index.mark(slot);
+        }
+        let mut slots = std::mem::take(&mut index.dirty);
+        let looked = index.tally.unlooked == 0;
+        for slot in &slots {
+            self.consider(*slot, looked, &mut draft, now);
+        }
+        self.index.touched.append(&mut slots);
+        // The emptied vector goes back, so that a steady flow of events allocates nothing.
+        self.index.dirty = slots;
+        self.consider_orphans(&mut draft, now);
+        self.grant(&mut draft, now);
+        draft.requeue(looks_at(&self.state, now));
+        draft.finish();
+        draft
+    }
+
+    fn consider(&mut self, slot: Slot, looked: bool, draft: &mut Draft, now: Timestamp) {
+        let node = self.state.nodes.at(slot);
+        let gate = gate(&self.state, looked, || self.state.nodes.id(slot), node);
+        let decision = reconcile_node(node, self.template(slot), gate, &self.policy, now);
+        let order = (self.index.rank(slot.group), slot.index);
+        let claim = draft.consider(order, slot, node, decision, now);
+        let index = &mut self.index;
+        let entry = index.slots.entry(slot);
+        entry.dirty = false;
+        if entry.wake != decision.until() {
+            entry.wake = decision.until();
+            if let Some(at) = entry.wake {
+                index.wakes.push(at, slot);
+            }
+        }
+        let Some(node) = node else { return };
+        if index.slots.entry(slot).claim != claim {
+            index.release(slot, &node.provider);
+            if let Some((class, claim)) = &claim {
+                index.lane(&node.provider).queue.insert(*class, claim.clone());
+            }
+            index.slots.entry(slot).claim = claim;
+        }
+        if node.retry.waiting_since.is_some() && !matches!(decision, Decision::Dispatch(_)) {
+            draft.no_longer_waiting.push(slot);
+        }
+    }
+
+    fn consider_orphans(&mut self, draft: &mut Draft, now: Timestamp) {
+        let index = &mut self.index;
+        if index.orphans.is_empty() && index.dirty_orphans.is_empty() {
+            return;
+        }
+        loop {
+            let entries = &index.orphans;
+            let truth = |key: &OrphanKey| entries.get(key).and_then(|entry| entry.wake);
+            let Some(key) = index.orphan_wakes.pop_due(now, truth) else {
+                break;
+            };
+            index.dirty_orphans.insert(key);
+        }
+        let mut turns = Turns::default();
+        for key in std::mem::take(&mut index.dirty_orphans) {
+            let Some(orphan) = self.state.orphans.get(&key) else {
+                continue;
+            };
+            let decision = reconcile_orphan(&self.state, &key, orphan, &mut turns, &self.policy, now);
+            let group = self
+                .state
+                .nodes
+                .group(&key.node.group)
+                .expect("orphans' groups are interned");
+            let order = (index.rank(group), key.node.index);
+            let claim = draft.consider_orphan(order, &key, orphan, decision, now);
+            index.release_orphan(&key);
+            if let Some(claim) = &claim {
+                index
+                    .lane(&key.provider)
+                    .queue
+                    .insert(Class::Cleanup, claim.clone());
+            }
+            let wake = decision.until();
+            if let Some(at) = wake {
+                index.orphan_wakes.push(at, key.clone());
+            }
+            index.orphans.insert(key, OrphanEntry { wake, claim });
+        }
+    }
+
+    /// Gives out the places of every provider at which somebody waits.
+    fn grant(&mut self, draft: &mut Draft, now: Timestamp) {
+        let index = &mut self.index;
+        for (kind, lane) in &mut index.lanes {
+            let Some(provider) = self
+                .state
+                .providers
+                .get_mut(kind)
+                .filter(|_| !lane.queue.is_empty())
+            else {
+                continue;
+            };
+            for (class, claim) in draft.grant(&lane.queue, &mut provider.pace, lane.holding, now) {
+                lane.queue.remove(class, &claim);
+                match &claim.who {
+                    Who::Node(slot) => index.slots.entry(*slot).claim = None,
+                    Who::Orphan(key) => {
+                        index.orphans.entry((**key).clone()).or_default().claim = None;
+                    }
+                }
+            }
+        }
+    }
+}

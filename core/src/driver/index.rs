@@ -1,0 +1,248 @@
+//! What the driver derives from the state so that a pass need not look at every node. Nothing here is true
+//! by itself: all of it is rebuilt from the state.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::deadlines::Deadlines;
+use super::tally::{Share, Tally};
+use crate::desired::Desired;
+use crate::failure::NodeError;
+use crate::id::ProviderKind;
+use crate::orphan::OrphanKey;
+use crate::pace::{Claim, Class, Queue, Who};
+use crate::state::{ClusterState, FirstLook, Nodes, Slot, SlotMap};
+
+/// What is derived for one slot.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Entry {
+    pub(super) dirty: bool,
+    /// The moment that its last decision waits for.
+    pub(super) wake: Option<Timestamp>,
+    /// Its place in the queue of its provider.
+    pub(super) claim: Option<(Class, Claim)>,
+}
+
+/// What is derived for one orphan.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OrphanEntry {
+    pub(super) wake: Option<Timestamp>,
+    pub(super) claim: Option<Claim>,
+}
+
+/// What is derived for one provider.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lane {
+    pub(super) queue: Queue,
+    pub(super) holding: [u32; 3],
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Index {
+    pub(super) slots: SlotMap<Entry>,
+    pub(super) dirty: Vec<Slot>,
+    pub(super) wakes: Deadlines<Slot>,
+    pub(super) operations: Deadlines<Slot>,
+    pub(super) orphans: BTreeMap<OrphanKey, OrphanEntry>,
+    pub(super) dirty_orphans: BTreeSet<OrphanKey>,
+    pub(super) orphan_wakes: Deadlines<OrphanKey>,
+    pub(super) orphan_operations: Deadlines<OrphanKey>,
+    pub(super) lanes: BTreeMap<ProviderKind, Lane>,
+    /// The place of each interned group in the shape.
+    pub(super) places: Vec<Option<u32>>,
+    /// The place of each interned group in the order of names.
+    ranks: Vec<u32>,
+    pub(super) tally: Tally,
+    pub(super) requeue_at: Option<Timestamp>,
+    pub(super) errors: Vec<NodeError>,
+    pub(super) touched: Vec<Slot>,
+    /// Whether it was said that no attempt is left.
+    pub(super) exhausted: bool,
+    /// Whether a lease changed since the last pass.
+    pub(super) lease_changed: bool,
+}
+
+impl Index {
+    /// Derives everything from the state, in which all desired groups are interned; everything is dirty then.
+    pub(super) fn build(state: &mut ClusterState, desired: &Desired) -> Self {
+        let mut index = Self::default();
+        index.learn_names(&state.nodes, desired);
+        for (group, place) in (0..).zip(index.places.clone()) {
+            let count = place.map_or(0, |place| desired.groups()[place as usize].count);
+            state.nodes.reserve(group, count);
+            index.slots.reserve(group, count);
+        }
+        for (_, group) in state.nodes.groups() {
+            let wanted = index.places[group as usize].map(|place| &desired.groups()[place as usize]);
+            let count = wanted.map_or(0, |wanted| wanted.count);
+            let mut empty = u64::from(count);
+            for (slot, node) in state.nodes.slots_of(group) {
+                let template = wanted
+                    .filter(|_| slot.index < count)
+                    .map(|wanted| &wanted.template);
+                empty -= u64::from(slot.index < count);
+                index.tally.add(Share::of(Some(node), template));
+                index.hold(&node.provider, None, node.held_class());
+                if let Some(at) = operation_deadline(&state.nodes, slot) {
+                    index.operations.push(at, slot);
+                }
+            }
+            index.tally.unsatisfied += empty;
+        }
+        for (key, orphan) in &state.orphans {
+            index.tally.orphans += 1;
+            index.tally.surplus += u64::from(orphan.surplus);
+            index.hold(
+                &key.provider,
+                None,
+                orphan.holds_place().then_some(Class::Cleanup),
+            );
+            if let Some(at) = orphan_deadline(state, key) {
+                index.orphan_operations.push(at, key.clone());
+            }
+        }
+        let looks = state
+            .providers
+            .values()
+            .filter(|provider| provider.first_look != FirstLook::Done);
+        index.tally.unlooked = looks.count() as u64;
+        index.mark_all(state, desired);
+        index
+    }
+
+    /// Marks a slot dirty.
+    pub(super) fn mark(&mut self, slot: Slot) {
+        let entry = self.slots.entry(slot);
+        if !entry.dirty {
+            entry.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Marks everything dirty: every slot that is desired or holds a node, and every orphan.
+    pub(super) fn mark_all(&mut self, state: &ClusterState, desired: &Desired) {
+        for (name, group) in state.nodes.groups() {
+            let count = desired
+                .find(name)
+                .map_or(0, |place| desired.groups()[place].count);
+            for index in 0..count {
+                self.mark(Slot { group, index });
+            }
+            for (slot, _) in state.nodes.slots_of(group) {
+                self.mark(slot);
+            }
+        }
+        self.dirty_orphans.extend(state.orphans.keys().cloned());
+    }
+
+    /// Gives back what a group no longer needs beyond its first `count` slots.
+    pub(super) fn trim(&mut self, group: u32, count: u32) {
+        self.slots.trim(group, count, |entry| {
+            !entry.dirty && entry.wake.is_none() && entry.claim.is_none()
+        });
+    }
+
+    /// Learns names and places anew. Claims carry the order of the names, so where that changed those that
+    /// wait are put in order again.
+    pub(super) fn learn_names(&mut self, nodes: &Nodes, desired: &Desired) {
+        let groups = nodes.groups().count();
+        let mut ranks = vec![0; groups];
+        self.places.clear();
+        self.places.resize(groups, None);
+        for ((name, group), rank) in nodes.groups().zip(0..) {
+            ranks[group as usize] = rank;
+            self.places[group as usize] = desired.find(name).map(|place| place as u32);
+        }
+        if self.ranks == ranks {
+            return;
+        }
+        self.ranks = ranks;
+        for lane in self.lanes.values_mut() {
+            for (class, mut claim) in lane.queue.drain() {
+                let group = match &claim.who {
+                    Who::Node(slot) => slot.group,
+                    Who::Orphan(key) => nodes
+                        .group(&key.node.group)
+                        .expect("orphans' groups are interned"),
+                };
+                claim.order.0 = self.ranks[group as usize];
+                match &claim.who {
+                    Who::Node(slot) => self.slots.entry(*slot).claim = Some((class, claim.clone())),
+                    Who::Orphan(key) => {
+                        self.orphans.entry((**key).clone()).or_default().claim = Some(claim.clone());
+                    }
+                }
+                lane.queue.insert(class, claim);
+            }
+        }
+    }
+
+    pub(super) fn rank(&self, group: u32) -> u32 {
+        self.ranks[group as usize]
+    }
+
+    pub(super) fn lane(&mut self, provider: &ProviderKind) -> &mut Lane {
+        if !self.lanes.contains_key(provider) {
+            self.lanes.insert(provider.clone(), Lane::default());
+        }
+        self.lanes.get_mut(provider).expect("it was made")
+    }
+
+    /// Moves a place that is held at a provider from one class to another.
+    pub(super) fn hold(&mut self, provider: &ProviderKind, before: Option<Class>, after: Option<Class>) {
+        if before != after {
+            let holding = &mut self.lane(provider).holding;
+            if let Some(class) = before {
+                holding[class as usize] -= 1;
+            }
+            if let Some(class) = after {
+                holding[class as usize] += 1;
+            }
+        }
+    }
+
+    /// Takes a slot out of the queue of its provider.
+    pub(super) fn release(&mut self, slot: Slot, provider: &ProviderKind) {
+        if let Some((class, claim)) = self.slots.get_mut(slot).and_then(|entry| entry.claim.take()) {
+            self.lane(provider).queue.remove(class, &claim);
+        }
+    }
+
+    /// Takes an orphan out of the queue of its provider.
+    pub(super) fn release_orphan(&mut self, key: &OrphanKey) {
+        if let Some(claim) = self.orphans.get_mut(key).and_then(|entry| entry.claim.take()) {
+            self.lane(&key.provider).queue.remove(Class::Cleanup, &claim);
+        }
+    }
+
+    /// When to look again, given what the last draft found; drops what is outdated on the way.
+    pub(super) fn settle(&mut self, state: &ClusterState, draft_at: Option<Timestamp>) {
+        let nodes = state.nodes.len();
+        let entries = &self.slots;
+        let wake = |slot: &Slot| entries.get(*slot).and_then(|entry| entry.wake);
+        self.wakes.compact(nodes, wake);
+        let next = self.wakes.next(wake);
+        self.operations
+            .compact(nodes, |slot| operation_deadline(&state.nodes, *slot));
+        let orphans = &self.orphans;
+        let wake = |key: &OrphanKey| orphans.get(key).and_then(|entry| entry.wake);
+        self.orphan_wakes.compact(orphans.len(), wake);
+        let next_orphan = self.orphan_wakes.next(wake);
+        self.orphan_operations
+            .compact(orphans.len(), |key| orphan_deadline(state, key));
+        self.requeue_at = [next, next_orphan, draft_at].into_iter().flatten().min();
+    }
+}
+
+/// When a node's pending operation expires, unless it was handed out as due.
+pub(super) fn operation_deadline(nodes: &Nodes, slot: Slot) -> Option<Timestamp> {
+    let pending = nodes.at(slot)?.pending.as_ref()?;
+    (!pending.expiring).then_some(pending.deadline)
+}
+
+/// When an orphan's pending operation expires, likewise.
+pub(super) fn orphan_deadline(state: &ClusterState, key: &OrphanKey) -> Option<Timestamp> {
+    let pending = state.orphans.get(key)?.pending.as_ref()?;
+    (!pending.expiring).then_some(pending.deadline)
+}

@@ -1,0 +1,284 @@
+//! The first look: what the run already has at its providers, before anything is made.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::ClusterDriver;
+use crate::effect::{EffectError, Inventory, InventoryEntry};
+use crate::event::EventKind;
+use crate::failure::{after, backoff};
+use crate::id::{NodeAttemptId, ProviderKind};
+use crate::node::{ManagedNode, PassId};
+use crate::observation::{Folded, Observation};
+use crate::orphan::OrphanKey;
+use crate::state::{FirstLook, Slot};
+
+/// A question that is to be asked of a provider now.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DueLook {
+    /// Who is asked for its inventory of the run.
+    pub provider: ProviderKind,
+    /// The pass before the question: the answer is judged against the state as it was then.
+    pub asked: PassId,
+}
+
+/// What an answer showed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Machines of slots that nobody knew of; they became nodes that are taken down.
+    pub found: usize,
+    /// Resources that no node owns.
+    pub orphans: usize,
+    /// Nodes whose machine is dead.
+    pub lost: usize,
+    /// Entries that were not judged: of another run, or older than what is known.
+    pub passed_over: usize,
+}
+
+impl ClusterDriver {
+    /// Hands out the questions that are to be asked now, each once until it is answered. O(providers).
+    pub fn due_looks(&mut self, now: Timestamp) -> Vec<DueLook> {
+        let asked = self.state.pass;
+        let due = self.state.providers.iter_mut().filter_map(|(kind, provider)| {
+            let FirstLook::Due { next_at, asking, .. } = &mut provider.first_look else {
+                return None;
+            };
+            if *asking || next_at.is_some_and(|at| at > now) {
+                return None;
+            }
+            *asking = true;
+            Some(DueLook {
+                provider: kind.clone(),
+                asked,
+            })
+        });
+        due.collect()
+    }
+
+    /// Says that a provider is known to hold nothing of this run: its first look counts as done.
+    pub fn declare_fresh(&mut self, provider: &ProviderKind) {
+        self.look_done(provider);
+    }
+
+    /// Takes a provider's answer, or its failure, to the question that was asked at `asked_at`.
+    ///
+    /// A failure concludes nothing and is asked again with backoff.
+    pub fn inventory(
+        &mut self,
+        provider: &ProviderKind,
+        asked: PassId,
+        asked_at: Timestamp,
+        answer: Result<Inventory, EffectError>,
+        now: Timestamp,
+    ) -> Findings {
+        match answer {
+            Ok(inventory) => {
+                let findings = self.judge(provider, asked, asked_at, &inventory, now);
+                self.looked(provider, asked_at, inventory.entries.len(), now);
+                findings
+            }
+            Err(error) => {
+                self.look_failed(provider, &error, now);
+                Findings::default()
+            }
+        }
+    }
+
+    fn look_failed(&mut self, provider: &ProviderKind, error: &EffectError, now: Timestamp) {
+        let run = self.state.run_id.clone();
+        let Some(state) = self.state.providers.get_mut(provider) else {
+            return;
+        };
+        let FirstLook::Due {
+            next_at,
+            failures,
+            asking,
+            last_error,
+            ..
+        } = &mut state.first_look
+        else {
+            return;
+        };
+        *asking = false;
+        *failures = failures.saturating_add(1);
+        let delay = backoff(&self.policy, &run, NodeAttemptId::FIRST, *failures);
+        *next_at = Some(after(now, delay).unwrap_or(Timestamp::MAX));
+        *last_error = Some(error.reason.clone());
+        let error = Some(error.reason.clone());
+        self.event(
+            now,
+            EventKind::Looked {
+                provider: provider.clone(),
+                found: 0,
+                done: false,
+                error,
+            },
+        );
+    }
+
+    /// A look was answered. It is done once it was repeated when a create of the process before can no
+    /// longer come through.
+    fn looked(&mut self, provider: &ProviderKind, asked_at: Timestamp, found: usize, now: Timestamp) {
+        let Some(setup) = self.setups.get(provider) else {
+            return;
+        };
+        let visibility = setup.capabilities.visibility;
+        let Some(state) = self.state.providers.get_mut(provider) else {
+            return;
+        };
+        let FirstLook::Due {
+            next_at,
+            first_asked,
+            failures,
+            asking,
+            last_error,
+        } = &mut state.first_look
+        else {
+            return;
+        };
+        let first = *first_asked.get_or_insert(asked_at);
+        let settled = after(first, visibility).unwrap_or(Timestamp::MAX);
+        let done = asked_at >= settled;
+        *asking = false;
+        *failures = 0;
+        *last_error = None;
+        *next_at = Some(settled);
+        if done {
+            self.look_done(provider);
+        }
+        self.event(
+            now,
+            EventKind::Looked {
+                provider: provider.clone(),
+                found,
+                done,
+                error: None,
+            },
+        );
+    }
+
+    fn look_done(&mut self, provider: &ProviderKind) {
+        let Some(state) = self.state.providers.get_mut(provider) else {
+            return;
+        };
+        if state.first_look == FirstLook::Done {
+            return;
+        }
+        state.first_look = FirstLook::Done;
+        self.index.tally.unlooked -= 1;
+        if self.index.tally.unlooked == 0 {
+            // Every slot that is to be filled has waited for this.
+            self.trigger();
+        }
+    }
+
+    /// Brings what a look showed into the state. One sighting is enough.
+    fn judge(
+        &mut self,
+        provider: &ProviderKind,
+        asked: PassId,
+        asked_at: Timestamp,
+        inventory: &Inventory,
+        now: Timestamp,
+    ) -> Findings {
+        let mut findings = Findings::default();
+        let ours = inventory
+            .entries
+            .iter()
+            .filter(|entry| entry.identity.run == self.state.run_id);
+        let mut ours: Vec<&InventoryEntry> = ours.collect();
+        findings.passed_over = inventory.entries.len() - ours.len();
+        // Of several resources of one slot the highest attempt becomes the node.
+        ours.sort_by_key(|entry| {
+            (
+                &entry.identity.node,
+                Reverse(entry.identity.attempt),
+                &entry.lease.id,
+            )
+        });
+        let looking = self
+            .state
+            .providers
+            .get(provider)
+            .is_some_and(|state| state.first_look != FirstLook::Done);
+        for entry in ours {
+            self.state.seen_attempt(entry.identity.attempt);
+            if looking {
+                self.judge_entry(provider, asked, asked_at, entry, now, &mut findings);
+            }
+        }
+        findings
+    }
+
+    fn judge_entry(
+        &mut self,
+        provider: &ProviderKind,
+        asked: PassId,
+        asked_at: Timestamp,
+        entry: &InventoryEntry,
+        now: Timestamp,
+        findings: &mut Findings,
+    ) {
+        let identity = &entry.identity;
+        let Some(node) = self.state.nodes.get(&identity.node) else {
+            self.take_in(provider, entry, now);
+            findings.found += 1;
+            return;
+        };
+        let same = node.attempt == identity.attempt && node.provider == *provider;
+        let known = node
+            .lease
+            .as_ref()
+            .is_some_and(|lease| lease.id == entry.lease.id);
+        if same && known {
+            if !entry.alive && node.is_lively() && node.lease_changed <= asked {
+                let reason: Arc<str> = "the provider lists its machine as dead".into();
+                let lost = Observation::NodeLost { reason };
+                let slot = self.state.nodes.slot(&identity.node);
+                let folded = slot.map(|slot| self.fold_node(slot, &lost, now));
+                findings.lost += usize::from(folded == Some(Folded::Applied));
+            }
+            return;
+        }
+        // A lease that changed since the question, or a create that is not settled yet, explains the entry.
+        let unsettled =
+            same && node.lease.is_none() && (node.retry.create.is_some() || node.pending.is_some());
+        if unsettled || node.lease_changed > asked {
+            findings.passed_over += 1;
+            return;
+        }
+        let key = OrphanKey {
+            node: identity.node.clone(),
+            attempt: identity.attempt,
+            provider: provider.clone(),
+            lease: entry.lease.id.clone(),
+        };
+        self.record_orphan(key, entry.lease.clone(), asked_at, now);
+        findings.orphans += 1;
+    }
+
+    /// Takes a machine that nobody knew of in as its slot's node, to be taken down past every gate.
+    fn take_in(&mut self, provider: &ProviderKind, entry: &InventoryEntry, now: Timestamp) {
+        let identity = &entry.identity;
+        let (group, new) = self.state.nodes.intern(&identity.node.group);
+        if new {
+            self.index.learn_names(&self.state.nodes, &self.desired);
+        }
+        let mut node = ManagedNode::found(identity.attempt, provider.clone(), entry.lease.clone());
+        node.endpoint = entry.endpoint.clone();
+        node.lease_changed = PassId(self.state.pass.0 + 1);
+        node.next_sequence = self.state.next_sequence(&identity.node, identity.attempt);
+        self.index.lease_changed = true;
+        self.fill(
+            Slot {
+                group,
+                index: identity.node.index,
+            },
+            node,
+        );
+        let (node, attempt, lease) = (identity.node.clone(), identity.attempt, entry.lease.id.clone());
+        self.event(now, EventKind::MachineFound { node, attempt, lease });
+    }
+}

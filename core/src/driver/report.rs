@@ -1,0 +1,154 @@
+//! What the driver tells of what it did and learned.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::ClusterDriver;
+use crate::effect::{CommandKind, Outcome};
+use crate::event::{Event, EventKind};
+use crate::failure::{NodeError, NodeFault};
+use crate::id::OperationId;
+use crate::node::{ManagedNode, Stage};
+use crate::observation::Observation;
+use crate::state::Slot;
+
+/// What of a node is compared to tell what a change of it means.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Glimpse {
+    stage: Stage,
+    ready: bool,
+    next_effect_at: Option<Timestamp>,
+    halted: bool,
+    pending: Option<CommandKind>,
+}
+
+impl Glimpse {
+    pub(super) fn of(node: &ManagedNode) -> Self {
+        Self {
+            stage: node.stage,
+            ready: node.ready,
+            next_effect_at: node.retry.next_effect_at,
+            halted: node.retry.halted.is_some(),
+            pending: node.pending.as_ref().map(|pending| pending.kind),
+        }
+    }
+}
+
+/// The operation that an observation answers, and what failed.
+pub(super) fn answer(observation: &Observation) -> Option<(OperationId, Option<Arc<str>>)> {
+    match observation {
+        Observation::Finished {
+            operation,
+            outcome: Outcome::Failed(error),
+            ..
+        } => Some((*operation, Some(error.reason.clone()))),
+        Observation::Finished { operation, .. } => Some((*operation, None)),
+        Observation::Refused { operation, reason } => Some((*operation, Some(reason.clone()))),
+        _ => None,
+    }
+}
+
+impl ClusterDriver {
+    pub(super) fn event(&mut self, at: Timestamp, kind: EventKind) {
+        self.events.push(Event { at, kind });
+    }
+
+    /// Tells what a change of a node means.
+    pub(super) fn report_change(
+        &mut self,
+        slot: Slot,
+        before: &Glimpse,
+        because: Option<&Observation>,
+        now: Timestamp,
+    ) {
+        let Some(node) = self.state.nodes.at(slot) else {
+            return;
+        };
+        let after = Glimpse::of(node);
+        let (attempt, retry) = (node.attempt, &node.retry);
+        let id = || self.state.nodes.id(slot);
+        let mut events = Vec::new();
+        if after.stage != before.stage || after.ready != before.ready {
+            if after.stage == Stage::Failed {
+                let reason = node
+                    .failure
+                    .as_ref()
+                    .map_or_else(|| "failed".into(), |f| f.reason.clone());
+                let restart_at = retry.restart_at;
+                events.push(EventKind::AttemptFailed {
+                    node: id(),
+                    attempt,
+                    reason,
+                    restart_at,
+                });
+            } else {
+                let (stage, ready) = (after.stage, after.ready);
+                events.push(EventKind::StageReached {
+                    node: id(),
+                    attempt,
+                    stage,
+                    ready,
+                });
+            }
+        }
+        if let Some(halt) = retry.halted.as_ref().filter(|_| !before.halted) {
+            events.push(EventKind::Halted {
+                node: id(),
+                attempt,
+                reason: halt.reason.clone(),
+            });
+        }
+        if let Some(retry_at) = after
+            .next_effect_at
+            .filter(|_| after.next_effect_at != before.next_effect_at)
+        {
+            events.push(EventKind::RetryScheduled {
+                node: id(),
+                attempt,
+                retry_at,
+            });
+        }
+        if let Some((operation, error)) = because.and_then(answer) {
+            let command = before.pending.unwrap_or(CommandKind::DestroyLease);
+            self.event(
+                now,
+                EventKind::Finished {
+                    node: id(),
+                    operation,
+                    command,
+                    error,
+                },
+            );
+        }
+        for kind in events {
+            self.event(now, kind);
+        }
+    }
+
+    /// Tells of a node that cannot go on, once.
+    pub(super) fn report_fault(&mut self, slot: Slot, fault: NodeFault, now: Timestamp) {
+        let Some(node) = self.state.nodes.at(slot) else {
+            return;
+        };
+        let error = NodeError {
+            node: self.state.nodes.id(slot),
+            attempt: node.attempt,
+            fault,
+        };
+        let text = fault.to_string();
+        if node.retry.last_error.as_deref() == Some(&text) {
+            return;
+        }
+        let kind = EventKind::NodeFaulty {
+            node: error.node.clone(),
+            attempt: error.attempt,
+            fault: text.clone(),
+        };
+        self.event(now, kind);
+        self.index.errors.push(error);
+        if let Some(node) = self.state.nodes.at_mut(slot) {
+            node.retry.last_error = Some(text.into());
+        }
+    }
+}

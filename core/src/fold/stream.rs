@@ -1,0 +1,167 @@
+//! Sessions: a session is known by its attempt, whatever arrives first, its start's result or its stream.
+
+use crate::bootstrap::{StreamEvent, StreamObservation};
+use crate::effect::CommandKind;
+use crate::facts::{BootstrapFacts, BootstrapStage};
+use crate::failure::Context;
+use crate::id::BootstrapSessionId;
+use crate::node::{ManagedNode, Stage};
+use crate::observation::Folded;
+
+/// Folds the success of a start.
+pub(super) fn started(node: &mut ManagedNode, session: BootstrapSessionId, cx: &mut Context<'_>) {
+    let over = node.ready
+        || session.attempt() != node.attempt
+        || node.ended_bootstrap == Some(session)
+        || node.active_bootstrap.is_some_and(|active| active > session);
+    if !over {
+        activate(node, session, cx);
+    }
+}
+
+/// Folds what a session reported.
+pub(super) fn fold(node: &mut ManagedNode, seen: &StreamObservation, cx: &mut Context<'_>) -> Folded {
+    let session = seen.session;
+    if session.attempt() != node.attempt {
+        return Folded::Stale;
+    }
+    if node.active_bootstrap != Some(session) {
+        if !may_name(node, session) {
+            // The join is proof whatever became of the session that saw it.
+            return match &seen.event {
+                StreamEvent::Joined(agent) => super::joined(node, agent, cx),
+                _ => Folded::Stale,
+            };
+        }
+        activate(node, session, cx);
+    }
+    let facts = node.bootstrap.get_or_insert_with(|| no_facts(session));
+    if facts.session == session && seen.sequence <= facts.sequence {
+        return Folded::Stale;
+    }
+    facts.sequence = seen.sequence;
+    match &seen.event {
+        StreamEvent::Stage(stage) => {
+            facts.stage = *stage;
+            if stage.is_failure() {
+                let reason = format!("bootstrap: {stage}").into();
+                end(node, session);
+                over(node, Some(reason), cx);
+            } else if ManagedNode::ends_session(*stage) {
+                end(node, session);
+                over(node, None, cx);
+            } else {
+                push_stall(node, cx);
+            }
+        }
+        StreamEvent::Lines { stdout, stderr } => {
+            facts.stdout_lines = facts.stdout_lines.max(*stdout);
+            facts.stderr_lines = facts.stderr_lines.max(*stderr);
+            push_stall(node, cx);
+        }
+        StreamEvent::Joined(agent) => {
+            let _ = super::joined(node, agent, cx);
+        }
+        StreamEvent::Converged => {
+            facts.stage = BootstrapStage::Converged;
+            end(node, session);
+            over(node, None, cx);
+        }
+        StreamEvent::Closed => {
+            facts.stage = BootstrapStage::Closed;
+            end(node, session);
+            over(node, None, cx);
+        }
+        StreamEvent::Cancelled => {
+            facts.stage = BootstrapStage::Cancelled;
+            end(node, session);
+            over(
+                node,
+                Some("its bootstrap session was cancelled by somebody else".into()),
+                cx,
+            );
+        }
+        StreamEvent::Failed { stage, reason } => {
+            facts.stage = *stage;
+            end(node, session);
+            over(node, Some(format!("bootstrap: {stage}: {reason}").into()), cx);
+        }
+    }
+    Folded::Applied
+}
+
+/// Whether a report of this session may make it the addressable one: while a start is pending or remembered,
+/// any session of the attempt that has not ended and is not older than the one that is known.
+fn may_name(node: &ManagedNode, session: BootstrapSessionId) -> bool {
+    let starting = node
+        .pending
+        .as_ref()
+        .is_some_and(|pending| pending.kind == CommandKind::StartBootstrap);
+    (starting || node.retry.start.is_some())
+        && node.ended_bootstrap.is_none_or(|ended| ended < session)
+        && node.active_bootstrap.is_none_or(|active| active < session)
+}
+
+fn no_facts(session: BootstrapSessionId) -> BootstrapFacts {
+    BootstrapFacts {
+        session,
+        stage: BootstrapStage::Connecting,
+        sequence: 0,
+        stdout_lines: 0,
+        stderr_lines: 0,
+    }
+}
+
+/// Makes a session the addressable one; whatever start was remembered is settled by it.
+fn activate(node: &mut ManagedNode, session: BootstrapSessionId, cx: &mut Context<'_>) {
+    if node.active_bootstrap == Some(session) {
+        return;
+    }
+    node.active_bootstrap = Some(session);
+    node.retry.start = None;
+    if node
+        .bootstrap
+        .as_ref()
+        .is_none_or(|facts| facts.session != session)
+    {
+        node.bootstrap = Some(no_facts(session));
+    }
+    if !node.is_lively() || node.ready {
+        return;
+    }
+    node.retry.join_by = None;
+    if node.join.is_some() {
+        node.stage = Stage::Joined;
+    } else {
+        node.stage = Stage::BootstrapRunning;
+        push_stall(node, cx);
+    }
+}
+
+/// A session that reports is not hung. Once joined it need not report any more.
+fn push_stall(node: &mut ManagedNode, cx: &mut Context<'_>) {
+    if node.is_lively() && !node.ready && node.join.is_none() {
+        node.retry.stall_at = Some(cx.after(cx.policy.stall_timeout));
+    }
+}
+
+fn end(node: &mut ManagedNode, session: BootstrapSessionId) {
+    node.active_bootstrap = None;
+    node.ended_bootstrap = Some(session);
+    node.retry.stall_at = None;
+}
+
+/// What the end of the session means for the attempt: after the join the handoff; before it a failure if it
+/// had a reason, else the join may still come another way for a while.
+fn over(node: &mut ManagedNode, reason: Option<std::sync::Arc<str>>, cx: &mut Context<'_>) {
+    if !node.is_lively() {
+        return;
+    }
+    if node.join.is_some() {
+        node.hand_off(Stage::Dormant);
+    } else if let Some(reason) = reason {
+        node.fail(reason, cx);
+    } else {
+        node.retry.join_by = Some(cx.after(cx.policy.join_grace));
+    }
+}

@@ -1,0 +1,436 @@
+//! Pace: what a provider may be asked now, and who goes first.
+//!
+//! Owns the number of places that a provider has at this moment, its rate, its slow-down after a throttle,
+//! and the order among those who wait. In flight is what the nodes and orphans say is pending: there is no
+//! count of its own to go wrong.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::effect::CommandKind;
+use crate::orphan::OrphanKey;
+use crate::state::Slot;
+
+/// How fast a provider may be called at most: `calls` per `per`, `burst` of them at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Rate {
+    /// Calls in each period.
+    pub calls: NonZeroU32,
+    /// The period.
+    pub per: Duration,
+    /// How many may come at once after a quiet time.
+    pub burst: NonZeroU32,
+}
+
+/// What an application grants nodewright at a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PaceConfig {
+    /// Calls under way at once. Sixty-four by default: enough to hide latency, few enough to be polite.
+    pub max_in_flight: NonZeroU32,
+    /// A rate on top, where the provider has one.
+    pub rate: Option<Rate>,
+}
+
+impl Default for PaceConfig {
+    fn default() -> Self {
+        Self {
+            max_in_flight: NonZeroU32::new(64).expect("64 is not zero"),
+            rate: None,
+        }
+    }
+}
+
+/// What an operation is for; the order is the order of precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// It ends something.
+    Cleanup,
+    /// It brings a node on that holds a lease.
+    Leased,
+    /// It makes a lease, or looks for one that was to be made.
+    Creation,
+}
+
+/// A provider's pace.
+///
+/// A throttle halves the places, and the rate in the same measure; each success adds one place again. The
+/// rate is kept as the moment at which the next call would be due if calls came exactly at the rate: the
+/// generic cell rate algorithm (ITU-T I.371).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Pace {
+    config: PaceConfig,
+    places: NonZeroU32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    halved_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    not_before: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_due: Option<Timestamp>,
+    /// Whose turn it is while classes contend: cleanup against the rest, leased against creation.
+    #[serde(default)]
+    turns: (u8, u8),
+}
+
+/// Of four turns among contending classes, the preferred one gets three.
+const TURNS: u8 = 4;
+
+impl Pace {
+    /// A pace at its configured values.
+    pub fn new(config: PaceConfig) -> Self {
+        Self {
+            config,
+            places: config.max_in_flight,
+            halved_at: None,
+            not_before: None,
+            next_due: None,
+            turns: (0, 0),
+        }
+    }
+
+    /// The configured values.
+    pub fn config(&self) -> PaceConfig {
+        self.config
+    }
+
+    /// How many calls may be under way now.
+    pub fn places(&self) -> u32 {
+        self.places.get()
+    }
+
+    /// Nothing is sent before this moment.
+    pub fn not_before(&self) -> Option<Timestamp> {
+        self.not_before
+    }
+
+    /// Takes new configured values; a slow-down that is under way keeps its measure.
+    pub(crate) fn configure(&mut self, config: PaceConfig) {
+        if self.config != config {
+            *self = Self {
+                halved_at: self.halved_at,
+                not_before: self.not_before,
+                ..Self::new(config)
+            };
+        }
+    }
+
+    /// A call succeeded: one place more, up to the configured number.
+    pub(crate) fn succeeded(&mut self) {
+        let more = self.places.saturating_add(1);
+        self.places = more.min(self.config.max_in_flight);
+    }
+
+    /// The provider asked to slow down. One crowd of calls halves the pace once: a call that was dispatched
+    /// before the last halving says nothing new.
+    pub(crate) fn throttled(&mut self, dispatched_at: Timestamp, resume_at: Timestamp, now: Timestamp) {
+        if self.halved_at.is_none_or(|halved_at| dispatched_at > halved_at) {
+            self.places = NonZeroU32::new(self.places.get() / 2).unwrap_or(NonZeroU32::MIN);
+            self.halved_at = Some(now);
+        }
+        self.not_before = self.not_before.max(Some(resume_at));
+    }
+
+    /// The time between two calls at the rate of this moment.
+    fn interval(&self) -> Option<Duration> {
+        let rate = self.config.rate?;
+        let share = u64::from(self.config.max_in_flight.get()) * 1_000_000 / u64::from(self.places.get());
+        let nanos = rate.per.as_nanos() * u128::from(share) / 1_000_000 / u128::from(rate.calls.get());
+        Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+
+    /// The earliest moment at which one more call may be sent, places aside; `None` is now.
+    pub(crate) fn opens_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let by_rate = self.interval().zip(self.next_due).and_then(|(interval, due)| {
+            let burst = self.config.rate.map_or(1, |rate| rate.burst.get());
+            due.checked_sub(interval.saturating_mul(burst - 1)).ok()
+        });
+        by_rate.max(self.not_before).filter(|opens_at| *opens_at > now)
+    }
+
+    /// Notes that a call is sent.
+    fn spend(&mut self, now: Timestamp) {
+        if let Some(interval) = self.interval() {
+            let from = self.next_due.map_or(now, |due| due.max(now));
+            self.next_due = Some(from.checked_add(interval).unwrap_or(Timestamp::MAX));
+        }
+    }
+
+    /// Which of the waiting classes goes next, given what each holds; advances the turns if they contend.
+    fn choose(&mut self, holding: &[u32; 3], waiting: [bool; 3]) -> Class {
+        let share = |places: u32| places.saturating_sub(places.div_ceil(4)).max(1);
+        let [cleanup, leased, creation] = waiting;
+        if cleanup {
+            let others = leased || creation;
+            let turn = self.turns.0;
+            let places = self.places.get();
+            let within = holding[0] < share(places) || places == 1;
+            if !others {
+                return Class::Cleanup;
+            }
+            self.turns.0 = (turn + 1) % TURNS;
+            if within && turn < TURNS - 1 {
+                return Class::Cleanup;
+            }
+        }
+        if leased && creation {
+            let turn = self.turns.1;
+            let places = self.places.get().saturating_sub(holding[0]);
+            let within = holding[1] < share(places) || places <= 1;
+            self.turns.1 = (turn + 1) % TURNS;
+            return if within && turn < TURNS - 1 {
+                Class::Leased
+            } else {
+                Class::Creation
+            };
+        }
+        if leased { Class::Leased } else { Class::Creation }
+    }
+}
+
+/// Who asks for a place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Who {
+    /// A slot's node.
+    Node(Slot),
+    /// An orphan.
+    Orphan(Arc<OrphanKey>),
+}
+
+/// A wish for a place. Orders by how long it has waited, then in node order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Claim {
+    pub(crate) since: Timestamp,
+    pub(crate) order: (u32, u32),
+    pub(crate) who: Who,
+    pub(crate) kind: CommandKind,
+}
+
+/// Those who wait for a place at one provider.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Queue {
+    classes: [BTreeSet<Claim>; 3],
+}
+
+impl Queue {
+    pub(crate) fn insert(&mut self, class: Class, claim: Claim) {
+        self.classes[class as usize].insert(claim);
+    }
+
+    pub(crate) fn remove(&mut self, class: Class, claim: &Claim) {
+        self.classes[class as usize].remove(claim);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.classes.iter().all(BTreeSet::is_empty)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.classes.iter().map(BTreeSet::len).sum()
+    }
+
+    /// All claims, class by class.
+    pub(crate) fn drain(&mut self) -> Vec<(Class, Claim)> {
+        let classes = [Class::Cleanup, Class::Leased, Class::Creation];
+        let claims = self.classes.each_mut().map(std::mem::take);
+        classes
+            .into_iter()
+            .zip(claims)
+            .flat_map(|(class, claims)| claims.into_iter().map(move |c| (class, c)))
+            .collect()
+    }
+
+    /// Gives out what the pace allows now, in its order. Changes the pace; leaves the queue as it is, so
+    /// that a plan can be made of it and thrown away.
+    pub(crate) fn grant<'q>(
+        &'q self,
+        pace: &mut Pace,
+        mut holding: [u32; 3],
+        now: Timestamp,
+    ) -> Vec<(Class, &'q Claim)> {
+        let mut granted = Vec::new();
+        let mut claims = self.classes.each_ref().map(|claims| claims.iter().peekable());
+        let classes = [Class::Cleanup, Class::Leased, Class::Creation];
+        while holding.iter().sum::<u32>() < pace.places.get() && pace.opens_at(now).is_none() {
+            let waiting = [0, 1, 2].map(|class: usize| claims[class].peek().is_some());
+            if waiting == [false; 3] {
+                break;
+            }
+            let class = classes[pace.choose(&holding, waiting) as usize];
+            let Some(claim) = claims[class as usize].next() else {
+                break;
+            };
+            pace.spend(now);
+            holding[class as usize] += 1;
+            granted.push((class, claim));
+        }
+        granted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: CommandKind = CommandKind::CreateLease;
+
+    fn moment(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn config(places: u32, rate: Option<Rate>) -> PaceConfig {
+        PaceConfig {
+            max_in_flight: NonZeroU32::new(places).unwrap(),
+            rate,
+        }
+    }
+
+    fn queue(counts: [u32; 3]) -> Queue {
+        let mut queue = Queue::default();
+        for (class, count) in [Class::Cleanup, Class::Leased, Class::Creation]
+            .into_iter()
+            .zip(counts)
+        {
+            for index in 0..count {
+                let slot = Slot {
+                    group: class as u32,
+                    index,
+                };
+                queue.insert(
+                    class,
+                    Claim {
+                        since: moment(0),
+                        order: (class as u32, index),
+                        who: Who::Node(slot),
+                        kind: KIND,
+                    },
+                );
+            }
+        }
+        queue
+    }
+
+    fn granted(pace: &mut Pace, waiting: [u32; 3], holding: [u32; 3], now: Timestamp) -> [u32; 3] {
+        let mut counts = [0; 3];
+        for (class, _) in queue(waiting).grant(pace, holding, now) {
+            counts[class as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn without_contention_everybody_goes() {
+        let mut pace = Pace::new(config(64, None));
+        assert_eq!(granted(&mut pace, [10, 10, 10], [0; 3], moment(0)), [10, 10, 10]);
+        assert_eq!(granted(&mut pace, [0, 0, 100], [0; 3], moment(0)), [0, 0, 64]);
+    }
+
+    #[test]
+    fn contending_classes_hold_three_quarters_of_what_is_there_each() {
+        let mut pace = Pace::new(config(64, None));
+        assert_eq!(granted(&mut pace, [99, 99, 99], [0; 3], moment(0)), [48, 12, 4]);
+        // Cleanup at its share takes no more while others wait, and all when nobody does.
+        let mut pace = Pace::new(config(64, None));
+        assert_eq!(granted(&mut pace, [99, 99, 0], [48, 0, 0], moment(0)), [0, 16, 0]);
+        assert_eq!(granted(&mut pace, [99, 0, 0], [48, 0, 0], moment(0)), [16, 0, 0]);
+    }
+
+    #[test]
+    fn at_one_place_no_class_starves() {
+        let mut pace = Pace::new(config(1, None));
+        let mut counts = [0; 3];
+        for second in 0..32 {
+            for (total, one) in counts
+                .iter_mut()
+                .zip(granted(&mut pace, [9, 9, 9], [0; 3], moment(second)))
+            {
+                *total += one;
+            }
+        }
+        assert_eq!(counts, [24, 6, 2]);
+    }
+
+    #[test]
+    fn who_waited_longest_goes_first_and_ties_go_in_node_order() {
+        let mut queue = Queue::default();
+        for (since, index) in [(5, 0), (3, 9), (5, 1)] {
+            let slot = Slot { group: 0, index };
+            queue.insert(
+                Class::Creation,
+                Claim {
+                    since: moment(since),
+                    order: (0, index),
+                    who: Who::Node(slot),
+                    kind: KIND,
+                },
+            );
+        }
+        let mut pace = Pace::new(config(2, None));
+        let order: Vec<u32> = queue
+            .grant(&mut pace, [0; 3], moment(6))
+            .iter()
+            .map(|(_, claim)| claim.order.1)
+            .collect();
+        assert_eq!(order, [9, 0]);
+    }
+
+    #[test]
+    fn a_rate_lets_a_burst_through_and_then_one_call_per_interval() {
+        let rate = Rate {
+            calls: NonZeroU32::new(1).unwrap(),
+            per: Duration::from_secs(10),
+            burst: NonZeroU32::new(3).unwrap(),
+        };
+        let mut pace = Pace::new(config(64, Some(rate)));
+        assert_eq!(granted(&mut pace, [0, 0, 99], [0; 3], moment(0)), [0, 0, 3]);
+        assert_eq!(pace.opens_at(moment(0)), Some(moment(10)));
+        assert_eq!(granted(&mut pace, [0, 0, 99], [0; 3], moment(9)), [0, 0, 0]);
+        assert_eq!(granted(&mut pace, [0, 0, 99], [0; 3], moment(10)), [0, 0, 1]);
+        // A crowded rate is shared as places are.
+        let mut pace = Pace::new(config(64, Some(rate)));
+        let mut counts = [0; 3];
+        for second in 0..32 {
+            for (total, one) in
+                counts
+                    .iter_mut()
+                    .zip(granted(&mut pace, [9, 9, 9], [0; 3], moment(second * 10)))
+            {
+                *total += one;
+            }
+        }
+        assert!(
+            counts[0] > counts[1] && counts[1] > counts[2] && counts[2] >= 2,
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn a_throttled_crowd_halves_the_pace_once_and_successes_restore_it() {
+        let rate = Rate {
+            calls: NonZeroU32::new(1).unwrap(),
+            per: Duration::from_secs(1),
+            burst: NonZeroU32::MIN,
+        };
+        let mut pace = Pace::new(config(8, Some(rate)));
+        for _ in 0..8 {
+            pace.throttled(moment(0), moment(11), moment(1));
+        }
+        assert_eq!((pace.places(), pace.opens_at(moment(1))), (4, Some(moment(11))));
+        assert_eq!(pace.interval(), Some(Duration::from_secs(2)));
+        pace.throttled(moment(12), moment(22), moment(12));
+        assert_eq!(pace.places(), 2);
+        for second in 20..30 {
+            pace.throttled(moment(second), moment(second + 1), moment(second));
+        }
+        assert_eq!(pace.places(), 1);
+        for _ in 0..9 {
+            pace.succeeded();
+        }
+        assert_eq!(pace.places(), 8);
+        assert_eq!(pace.interval(), Some(Duration::from_secs(1)));
+    }
+}
