@@ -41,7 +41,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nodewright_core::bootstrap::Session;
+use nodewright_core::bootstrap::{Session, SessionLimits, Sessions};
 use nodewright_core::effect::{
     BootstrapSpec, Call, Capabilities, Destroyed, EffectBackend, EffectError, Inventory, LossSink,
     ObservationSink,
@@ -70,6 +70,8 @@ pub struct ProcessConfig {
     pub term_grace: Duration,
     /// How many bytes of each output file stay on disk behind its reader.
     pub output_limit: u64,
+    /// How long the calls of a session may take.
+    pub session_limits: SessionLimits,
 }
 
 impl ProcessConfig {
@@ -81,6 +83,7 @@ impl ProcessConfig {
             env: BTreeMap::new(),
             term_grace: Duration::from_secs(2),
             output_limit: 1024 * 1024,
+            session_limits: SessionLimits::default(),
         }
     }
 }
@@ -92,6 +95,7 @@ impl ProcessConfig {
 #[derive(Debug, Clone)]
 pub struct ProcessBackend {
     host: Arc<Host>,
+    sessions: Sessions,
 }
 
 impl ProcessBackend {
@@ -108,6 +112,7 @@ impl ProcessBackend {
     /// What the system says about the directory, or about watching files.
     pub fn open(config: ProcessConfig) -> io::Result<Self> {
         Ok(Self {
+            sessions: Sessions::new(config.session_limits),
             host: Arc::new(Host::open(config)?),
         })
     }
@@ -175,22 +180,21 @@ impl EffectBackend for ProcessBackend {
 
     async fn start_bootstrap(
         &self,
-        _call: &Call,
-        _spec: &BootstrapSpec,
-        _sink: ObservationSink,
+        call: &Call,
+        spec: &BootstrapSpec,
+        sink: ObservationSink,
     ) -> Result<Session, EffectError> {
-        Err(EffectError::fatal("sessions are not there yet"))
+        let transport = || self.transport(&call.identity);
+        Ok(self.sessions.start(call, spec, transport, sink))
     }
 
-    async fn observe_convergence(
-        &self,
-        _call: &Call,
-        _session: BootstrapSessionId,
-    ) -> Result<(), EffectError> {
+    async fn observe_convergence(&self, call: &Call, session: BootstrapSessionId) -> Result<(), EffectError> {
+        self.sessions.may_end(&call.identity, session);
         Ok(())
     }
 
-    async fn cancel_bootstrap(&self, _call: &Call) -> Result<(), EffectError> {
+    async fn cancel_bootstrap(&self, call: &Call) -> Result<(), EffectError> {
+        self.sessions.cancel(&call.identity).await;
         Ok(())
     }
 

@@ -12,5 +12,7 @@ pub use backend::{
     Capabilities, EffectBackend, Inventory, InventoryEntry, LossSink, NodeLoss, ObservationSink, StreamReport,
 };
 pub use cancel::Cancel;
-pub use command::{BootstrapSpec, Call, Command, CommandKind, Destroyed, Outcome, PlannedEffect};
+pub use command::{
+    BootstrapSpec, Call, CallEnd, Command, CommandKind, Destroyed, EffectResult, Outcome, PlannedEffect,
+};
 pub use error::{EffectError, FailureKind};

@@ -4,5 +4,6 @@ pub mod bootstrap;
 pub mod effect;
 pub mod facts;
 pub mod id;
+pub mod ledger;
 pub mod shape;
 pub mod template;

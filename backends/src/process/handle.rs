@@ -64,7 +64,10 @@ impl Process {
         if ProcessKey::of(key.pid)? != Some(key) {
             return Ok(None);
         }
-        #[expect(deprecated, reason = "its successor is unsafe for foreign descriptor types; this one owns its own")]
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe for foreign descriptor types; this one owns its own"
+        )]
         let fd = AsyncFd::with_interest(fd, Interest::READABLE)?;
         Ok(Some(Self { key, fd }))
     }

@@ -29,7 +29,7 @@ pub(super) struct Host {
     config: ProcessConfig,
     boot: String,
     pub(super) machines: Arc<Machines>,
-    scans: Scans,
+    scans: Arc<Scans>,
     turns: Turns,
     next_lease: AtomicU64,
 }
@@ -38,9 +38,10 @@ impl Host {
     pub(super) fn open(config: ProcessConfig) -> io::Result<Self> {
         let places = Places::open(&config.state_dir)?;
         let boot = boot_id()?;
+        let scans = Arc::new(Scans::new(places.machines.clone()));
         Ok(Self {
-            scans: Scans::new(places.machines.clone()),
-            machines: Arc::new(Machines::new(boot.clone(), config.output_limit)?),
+            machines: Arc::new(Machines::new(scans.clone(), boot.clone(), config.output_limit)?),
+            scans,
             places,
             config,
             boot,

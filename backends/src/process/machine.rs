@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nodewright_core::bootstrap::ExitStatus;
+use futures_util::future::join_all;
+use nodewright_core::bootstrap::{ExitStatus, START_JOB};
 use nodewright_core::effect::{LossSink, NodeLoss};
 use nodewright_core::id::{AttemptIdentity, RunId};
 use tokio::sync::{Notify, watch};
@@ -17,9 +18,7 @@ use super::handle::{Process, ProcessKey};
 use super::job::Job;
 use super::output::Spool;
 use super::place::{Place, Record};
-
-/// The job whose main process is the machine's agent.
-pub(super) const AGENT_JOB: &str = "start";
+use super::table::Scans;
 
 /// A machine that was found alive, or made.
 #[derive(Debug)]
@@ -65,6 +64,7 @@ pub(super) struct Machines {
     known: Mutex<BTreeMap<PathBuf, Known>>,
     pub(super) losses: Arc<Losses>,
     pub(super) events: Arc<FileEvents>,
+    pub(super) scans: Arc<Scans>,
     boot: String,
     output_limit: u64,
 }
@@ -76,8 +76,9 @@ struct Known {
 }
 
 impl Machines {
-    pub(super) fn new(boot: String, output_limit: u64) -> io::Result<Self> {
+    pub(super) fn new(scans: Arc<Scans>, boot: String, output_limit: u64) -> io::Result<Self> {
         Ok(Self {
+            scans,
             known: Mutex::default(),
             losses: Arc::default(),
             events: Arc::new(FileEvents::new()?),
@@ -104,7 +105,7 @@ impl Machines {
         else {
             return Ok(None);
         };
-        let agent = Job::of(place, AGENT_JOB).is_ok_and(|job| job.exists());
+        let agent = Job::of(place, START_JOB).is_ok_and(|job| job.exists());
         let machine = Arc::new(Machine {
             place: place.clone(),
             record: record.clone(),
@@ -117,6 +118,7 @@ impl Machines {
             machine: machine.clone(),
             losses: self.losses.clone(),
             events: self.events.clone(),
+            scans: self.scans.clone(),
             output_limit: self.output_limit,
         };
         let minder = tokio::spawn(async move { minder.mind().await }).abort_handle();
@@ -168,6 +170,7 @@ struct Minder {
     machine: Arc<Machine>,
     losses: Arc<Losses>,
     events: Arc<FileEvents>,
+    scans: Arc<Scans>,
     output_limit: u64,
 }
 
@@ -191,34 +194,55 @@ impl Minder {
         if agent.wait_for(|agent| *agent).await.is_err() {
             return;
         }
-        let Ok(job) = Job::of(&self.machine.place, AGENT_JOB) else {
+        let Ok(job) = Job::of(&self.machine.place, START_JOB) else {
             return;
         };
         let minded = async {
             let keys = begun(&job, &self.events, &self.machine.holder).await?;
-            let ended = job.ended(keys);
-            tokio::pin!(ended);
+            let gone = async {
+                let status = job.ended(keys).await?;
+                if status == ExitStatus::Code(0) {
+                    // It may have gone into the background.
+                    self.nothing_runs().await?;
+                }
+                io::Result::Ok(status)
+            };
+            tokio::pin!(gone);
             let status = tokio::select! {
-                status = &mut ended => status,
+                status = &mut gone => status,
                 Err(error) = self.drain(&job) => {
                     let machine = &self.machine.record.identity;
                     tracing::warn!(%machine, %error, "the output of its agent is not kept small");
-                    ended.await
+                    gone.await
                 }
             }?;
-            let how = match status {
-                ExitStatus::Code(code) => format!("exit status {code}"),
-                ExitStatus::Unknown => "ended by a signal".to_owned(),
-            };
+            let pid = keys.main.pid;
             self.report(&format!(
-                "the machine's agent, process {}, has ended ({how})",
-                keys.main.pid
+                "the machine's agent, process {pid}, has ended with {status}"
             ));
             io::Result::Ok(())
         };
         if let Err(error) = minded.await {
             let machine = &self.machine.record.identity;
             tracing::warn!(%machine, %error, "its agent's death would not be seen");
+        }
+    }
+
+    /// Waits until nothing but its holder runs in the machine.
+    async fn nothing_runs(&self) -> io::Result<()> {
+        let holder = self.machine.holder.key;
+        loop {
+            let table = self.scans.fresh().await?;
+            let mut members = Vec::new();
+            for entry in table.members(&self.machine.place.directory, Some(holder)) {
+                if entry.key != holder {
+                    members.extend(Process::open(entry.key)?);
+                }
+            }
+            if members.is_empty() {
+                return Ok(());
+            }
+            join_all(members.iter().map(Process::ended)).await;
         }
     }
 

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use nodewright_core::bootstrap::{ExitStatus, JobCommand, Line, Transport, TransportError, TransportEvent};
+use nodewright_core::bootstrap::{
+    ExitStatus, JobCommand, Line, START_JOB, Transport, TransportError, TransportEvent,
+};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::events::{FileEvents, Watch};
 use super::handle::Process;
 use super::job::{Job, JobKeys};
-use super::machine::{AGENT_JOB, Follower, Machine, Machines, begun};
+use super::machine::{Follower, Machine, Machines, begun};
 use super::output::{Source, Spool};
 use super::place::{Place, Record};
 
@@ -71,7 +73,7 @@ impl ProcessTransport {
         if !job.exists() {
             job.prepare(command)?;
         }
-        let follower = (command.name == AGENT_JOB).then(|| {
+        let follower = (command.name == START_JOB).then(|| {
             let follower = machine.follow();
             machine.has_agent();
             follower
@@ -278,7 +280,7 @@ impl Following {
                         () = self.wake.notified() => {}
                         status = &mut self.end => {
                             let failed = |error| self.job.failed("waiting for its end", &error);
-                            self.ended = Some(status.map_err(|error| failed(error))?);
+                            self.ended = Some(status.map_err(failed)?);
                         }
                     }
                     let watched = self.watch_extras();

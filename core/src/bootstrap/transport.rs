@@ -1,6 +1,7 @@
 //! How a session reaches into a machine.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,15 @@ pub enum ExitStatus {
     Code(i32),
     /// It ended, and nobody knows how: a signal, or a channel that closed without a word.
     Unknown,
+}
+
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "status {code}"),
+            Self::Unknown => f.write_str("unknown status"),
+        }
+    }
 }
 
 /// Which stream a line came from.
@@ -98,6 +108,7 @@ pub trait Transport: Send + 'static {
     /// Waits for what the started job does next. Cancel safe: nothing is lost when it is dropped.
     fn next(&mut self) -> impl Future<Output = Result<TransportEvent, TransportError>> + Send;
 
-    /// Lets go of the machine. What was started goes on.
+    /// Lets go of the machine, also one that was never opened or whose last call was dropped. What was
+    /// started goes on.
     fn close(&mut self, limit: Duration) -> impl Future<Output = ()> + Send;
 }

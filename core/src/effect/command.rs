@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Cancel, EffectError};
@@ -179,4 +180,27 @@ pub enum Outcome {
     LeaseDestroyed(Destroyed),
     /// Any of them failed.
     Failed(EffectError),
+}
+
+/// When a provider call itself ended, which may be later than when its outcome was settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallEnd {
+    /// It was answered, or its task was gone, at this moment.
+    At(Timestamp),
+    /// It could not be ended, and may still be at work.
+    Unknown,
+}
+
+/// A result as an executor reports it, tagged with what it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EffectResult {
+    /// The slot.
+    pub node: LogicalNodeId,
+    /// The dispatch.
+    pub operation: OperationId,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// When the call ended.
+    pub end: CallEnd,
 }
