@@ -32,6 +32,8 @@ mod stamp;
 mod stat;
 mod steps;
 mod table;
+#[cfg(test)]
+mod tests;
 mod transport;
 mod turns;
 
