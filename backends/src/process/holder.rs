@@ -27,32 +27,36 @@ while read -r word name <&3; do
   case $word in
   run)
     if [ -e "jobs/$name/command" ] && ! [ -e "jobs/$name/taken" ]; then
-      echo >"jobs/$name/taken" && /bin/sh -c "$1" nodewright-job "$name" &
+      if echo >"jobs/$name/taken"; then
+        /bin/sh -c "$1" nodewright-job "$name" &
+      fi
     fi ;;
   end) wait "$name" ;;
   esac
 done
 "#;
 
-/// The runner of one job. Leaves `pid` (the numbers and start times of the job's main process and of the
-/// runner) and `status`, each one write of one line: a file without a line end is not there yet.
+/// The runner of one job: waits for its main process and leaves `status`. Like all such files it is one write
+/// of one line: without the line end it is not there yet.
 const RUNNER: &str = r#"
 set -f
 job=jobs/$1
-/bin/sh "$job/command" </dev/null >>"$job/stdout" 2>>"$job/stderr" 3>&- &
-main=$!
-started() {
-  read -r stat <"/proc/$1/stat"
-  set -- ${stat##*) }
-  ticks=${20}
-}
-started "$main"
-pids="$main $ticks"
-started "$$"
-echo "$pids $$ $ticks" >"$job/pid"
-wait "$main"
+read -r stat <"/proc/$$/stat"
+set -- ${stat##*) }
+/bin/sh "$job/command" "$job" "$$" "${20}" </dev/null >>"$job/stdout" 2>>"$job/stderr" 3>&- &
+wait "$!"
 echo "$?" >"$job/status"
 echo "end $$" >&3
+"#;
+
+/// How a job's main process begins: it writes down itself and its runner, with their start times, before it
+/// becomes what it is to be. Nobody else can: once it has ended, a shell may have taken its remains away.
+pub(super) const MAIN: &str = r#"
+set -f
+job=$1 runner="$2 $3"
+read -r stat <"/proc/$$/stat"
+set -- ${stat##*) }
+echo "$$ ${20} $runner" >"$job/pid"
 "#;
 
 /// Makes the FIFO of a machine.

@@ -148,17 +148,19 @@ impl Host {
         Ok(Inventory { entries })
     }
 
-    /// Meets all machines of the run, and reports those whose holder is dead already.
+    /// Meets all machines of the run, and reports those that died while nobody listened.
     pub(super) fn meet_all(&self, run: &RunId) -> io::Result<()> {
         for (place, record) in self.places.records()? {
             if record.identity.run != *run || record.holder.is_none() {
                 continue;
             }
             let met = self.machines.meet(&place, &record)?;
-            if met.is_none_or(|machine| machine.holder.has_ended()) {
-                self.machines
-                    .losses
-                    .report(&record.identity, "the machine's holder is dead");
+            let lost = match &met {
+                Some(machine) => machine.lost.get().map(String::as_str),
+                None => Some("the machine's holder is dead"),
+            };
+            if let Some(reason) = lost {
+                self.machines.losses.report(&record.identity, reason);
             }
         }
         Ok(())

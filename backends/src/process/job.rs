@@ -10,6 +10,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::handle::{Process, ProcessKey};
+use super::holder::MAIN;
 use super::place::Place;
 use super::stamp::Stamp;
 
@@ -189,7 +190,7 @@ fn remove(directory: &Path) -> io::Result<()> {
 ///
 /// The identity is not the job's to set: variables of its names are left out.
 fn script(command: &JobCommand) -> Result<String, TransportError> {
-    let mut script = String::new();
+    let mut script = MAIN.to_owned();
     for (name, value) in &command.env {
         if Stamp::VARIABLES.contains(&name.as_str()) {
             continue;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::future::join_all;
 use nodewright_core::bootstrap::{ExitStatus, START_JOB};
@@ -32,6 +32,8 @@ pub(super) struct Machine {
     followers: watch::Sender<usize>,
     /// It is being taken down: its deaths are no news.
     ending: AtomicBool,
+    /// What was reported of it first, for those who listen later.
+    pub(super) lost: OnceLock<String>,
 }
 
 impl Machine {
@@ -113,6 +115,7 @@ impl Machines {
             agent: watch::Sender::new(agent),
             followers: watch::Sender::new(0),
             ending: AtomicBool::new(false),
+            lost: OnceLock::new(),
         });
         let minder = Minder {
             machine: machine.clone(),
@@ -278,6 +281,8 @@ impl Minder {
 
     fn report(&self, reason: &str) {
         if !self.machine.ending.load(Ordering::SeqCst) {
+            // Only the first counts.
+            let _ = self.machine.lost.set(reason.to_owned());
             self.losses.report(&self.machine.record.identity, reason);
         }
     }

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nodewright_core::bootstrap::{Line, LineSource};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
@@ -26,7 +26,7 @@ pub(super) struct Spool {
 
 impl Spool {
     /// Opens it; what was given back earlier is found as the hole at its beginning.
-    pub(super) fn open(path: &std::path::Path, limit: u64) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, limit: u64) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let given_back = match seek(&file, SeekFrom::Data(0)) {
             Ok(data) => data,
@@ -46,6 +46,9 @@ impl Spool {
     }
 
     /// Gives back what lies more than the limit before this offset, a chunk at a time at least.
+    ///
+    /// This blocks, for a fifth of a millisecond where it was measured. To hand it to another thread would
+    /// let a fast writer fill the disk while that thread waits for its turn.
     fn give_back(&mut self, read: u64) {
         const BLOCK: u64 = 4096;
         let end = read.saturating_sub(self.limit) / BLOCK * BLOCK;
@@ -202,5 +205,45 @@ impl Source {
         });
         self.partial.clear();
         self.partial.shrink_to(LINE_LIMIT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Splits these pieces of output, and ends it.
+    fn lines(pieces: &[&[u8]]) -> Vec<String> {
+        let mut source = Source::foreign(LineSource::Stdout, PathBuf::new());
+        let mut lines = Vec::new();
+        for piece in pieces {
+            source.split(piece, &mut lines);
+        }
+        source.finish(&mut lines);
+        lines.into_iter().map(|line| line.text).collect()
+    }
+
+    #[test]
+    fn lines_are_put_together_from_any_pieces() {
+        let whole: &[u8] = b"one\r\n\ntwo \xff\nlast";
+        let expected = ["one", "", "two \u{fffd}", "last"];
+        for at in 0..=whole.len() {
+            let (head, tail) = whole.split_at(at);
+            assert_eq!(lines(&[head, tail]), expected);
+        }
+    }
+
+    #[test]
+    fn an_overlong_line_is_cut_once_and_its_rest_left_out() {
+        let long = vec![b'x'; LINE_LIMIT * 3];
+        for piece in [LINE_LIMIT - 1, LINE_LIMIT, LINE_LIMIT + 1, long.len()] {
+            let mut pieces: Vec<&[u8]> = long.chunks(piece).collect();
+            pieces.push(b"\nnext\n");
+            let lines = lines(&pieces);
+            assert_eq!(lines.len(), 2, "in pieces of {piece}");
+            assert_eq!((lines[0].len(), lines[1].as_str()), (LINE_LIMIT, "next"));
+        }
+        let exact = [&long[..LINE_LIMIT], b"\n"].concat();
+        assert_eq!(lines(&[&exact]).len(), 1);
     }
 }

@@ -1,7 +1,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use nodewright_core::effect::Destroyed;
+use nodewright_core::effect::{Destroyed, FailureKind};
 use nodewright_core::facts::LeaseId;
 use nodewright_core::id::TemplateDigest;
 
@@ -38,6 +38,14 @@ fn spawn_unrecorded(world: &World, record: &Record) -> ProcessKey {
     };
     let pid = holder::spawn(&place, &BTreeMap::new(), &stamp).unwrap();
     ProcessKey::of(pid).unwrap().unwrap()
+}
+
+/// Waits until the holder of a machine has taken the signal that stops it.
+async fn stopped(world: &World, node: &str) {
+    let holder = world.record(node).holder.unwrap();
+    while holder.is_running().unwrap() {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn lives(key: ProcessKey) -> bool {
@@ -253,6 +261,7 @@ async fn a_stopped_machine_is_half_ended_and_made_anew() {
         .holder
         .signal(rustix::process::Signal::STOP)
         .unwrap();
+    stopped(&world, "w-1").await;
     let again = world.create("w-1").await;
     assert_ne!(again.lease, created.lease);
     assert_eq!(world.census(), [world.record("w-1").holder.unwrap().pid]);
@@ -260,23 +269,22 @@ async fn a_stopped_machine_is_half_ended_and_made_anew() {
 
 #[tokio::test]
 async fn a_create_that_cannot_finish_leaves_nothing_and_says_so() {
-    let world = World::new();
-    // Whoever replaces the directory by a file takes the FIFO's place away.
-    fs::remove_dir_all(&world.backend.host.places.machines).unwrap();
-    fs::write(&world.backend.host.places.machines, "").unwrap();
+    let mut world = World::new();
+    let mut impossible = config(world.directory.path());
+    impossible
+        .env
+        .insert("A".to_owned(), "no process can be given a \0".to_owned());
+    world.backend = ProcessBackend::open(impossible).unwrap();
     let error = world
         .backend
         .create_lease(&call("w-1"), &spec("w-1", "true"))
         .await
         .unwrap_err();
-    assert_eq!(
-        error.kind,
-        nodewright_core::effect::FailureKind::Definite,
-        "{error}"
-    );
-    fs::remove_file(&world.backend.host.places.machines).unwrap();
-    fs::create_dir(&world.backend.host.places.machines).unwrap();
+    assert_eq!(error.kind, FailureKind::Definite);
+    assert!(error.reason.contains("holder"), "{error}");
     assert_eq!(world.census(), [0; 0]);
+    assert!(!world.place("w-1").directory.exists());
+    assert_eq!(world.backend.find_lease(&call("w-1")).await, Ok(None));
 }
 
 #[tokio::test]
@@ -302,10 +310,7 @@ async fn a_destroy_that_is_dropped_is_finished_by_the_next() {
     lines_until(&mut world.start("w-1", line).await, "up").await;
     let (backend, lease) = (world.backend.clone(), created.lease.clone());
     let dropped = tokio::spawn(async move { backend.destroy_lease(&call("w-1"), &lease).await });
-    // The machine is asked to end, and has not.
-    while ProcessKey::is_running(world.record("w-1").holder.unwrap()).unwrap() {
-        tokio::task::yield_now().await;
-    }
+    stopped(&world, "w-1").await;
     dropped.abort();
     assert!(dropped.await.unwrap_err().is_cancelled());
     world.destroy("w-1", &created).await;
