@@ -12,7 +12,7 @@ use crate::observation::Folded;
 pub(super) fn started(node: &mut ManagedNode, session: BootstrapSessionId, cx: &mut Context<'_>) {
     let over = node.ready
         || session.attempt() != node.attempt
-        || node.ended_bootstrap == Some(session)
+        || node.ended_bootstrap >= Some(session)
         || node.active_bootstrap.is_some_and(|active| active > session);
     if !over {
         activate(node, session, cx);
