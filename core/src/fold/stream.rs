@@ -16,6 +16,10 @@ pub(super) fn started(node: &mut ManagedNode, session: BootstrapSessionId, cx: &
         || node.active_bootstrap.is_some_and(|active| active > session);
     if !over {
         activate(node, session, cx);
+        push_stall(node, cx);
+    } else if node.join.is_some() && node.is_lively() && !node.ready && node.active_bootstrap.is_none() {
+        // The join came while this start was still to be answered, and its session is over.
+        node.hand_off(Stage::Dormant);
     }
 }
 
