@@ -29,6 +29,15 @@ pub(super) fn fold(node: &mut ManagedNode, seen: &StreamObservation, cx: &mut Co
     if session.attempt() != node.attempt {
         return Folded::Stale;
     }
+    // What is as old as what is known changes nothing, so it names no session either. A join that was overtaken
+    // is proof all the same.
+    let known = node.bootstrap.as_ref().filter(|facts| facts.session == session);
+    if seen.sequence <= known.map_or(0, |facts| facts.sequence) {
+        return match &seen.event {
+            StreamEvent::Joined(agent) => super::joined(node, agent, cx),
+            _ => Folded::Stale,
+        };
+    }
     if node.active_bootstrap != Some(session) {
         if !may_name(node, session) {
             // The join is proof whatever became of the session that saw it.
@@ -40,9 +49,6 @@ pub(super) fn fold(node: &mut ManagedNode, seen: &StreamObservation, cx: &mut Co
         activate(node, session, cx);
     }
     let facts = node.bootstrap.get_or_insert_with(|| no_facts(session));
-    if facts.session == session && seen.sequence <= facts.sequence {
-        return Folded::Stale;
-    }
     facts.sequence = seen.sequence;
     match &seen.event {
         StreamEvent::Stage(stage) => {
