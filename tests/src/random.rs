@@ -59,13 +59,8 @@ impl Scenario {
 }
 
 /// The seeds of a test: `least` of them, or as many as `NODEWRIGHT_SEEDS` says if that is more; one alone if
-/// `NODEWRIGHT_SEED` names it.
+/// `NODEWRIGHT_SEED` names it. `NODEWRIGHT_TRACE` is how many of the last lines a broken trace shows.
 pub fn seeds(least: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .and_then(|value| value.parse::<u64>().ok())
-    };
     match number("NODEWRIGHT_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..least.max(number("NODEWRIGHT_SEEDS").unwrap_or(0)),
@@ -92,11 +87,16 @@ pub fn random_trace<B: EffectBackend>(
         // The same seed gives the same trace, so it need only be kept once something broke.
         (_, Err(Broken(what))) => {
             let (sim, _) = run(true);
-            let last = sim.trace().len().saturating_sub(120);
+            let lines = number("NODEWRIGHT_TRACE").unwrap_or(120);
+            let last = sim.trace().len().saturating_sub(lines as usize);
             let trace = sim.trace()[last..].join("\n");
             Err(Broken(format!("seed {seed}: {what}\n{trace}\nseed {seed}")))
         }
     }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 fn begin<B: EffectBackend>(

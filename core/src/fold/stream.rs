@@ -37,7 +37,11 @@ pub(super) fn fold(node: &mut ManagedNode, seen: &StreamObservation, cx: &mut Co
     }
     let facts = node.bootstrap.get_or_insert_with(|| no_facts(session));
     if facts.session == session && seen.sequence <= facts.sequence {
-        return Folded::Stale;
+        // An older report says nothing new but for the join, which no newer one takes back.
+        return match &seen.event {
+            StreamEvent::Joined(agent) => super::joined(node, agent, cx),
+            _ => Folded::Stale,
+        };
     }
     facts.sequence = seen.sequence;
     match &seen.event {

@@ -162,6 +162,10 @@ impl<B: EffectBackend> Sim<B> {
                 .checked_add(visibility * share / 4)
                 .expect("traces are short");
             let work = call.work;
+            if at <= self.now {
+                let _ = work.now_or_never();
+                return;
+            }
             self.late.push(LateEffect { at, work });
         }
     }
