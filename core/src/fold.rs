@@ -318,3 +318,6 @@ impl ManagedNode {
         self.retry.next_effect_at = Some(cx.backoff(self.attempt, failures));
     }
 }
+
+#[cfg(test)]
+mod tests;
