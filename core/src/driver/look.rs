@@ -203,9 +203,21 @@ impl ClusterDriver {
             .providers
             .get(provider)
             .is_some_and(|state| state.first_look != FirstLook::Done);
+        let mut taken_in = None;
         for entry in ours {
             self.state.seen_attempt(entry.identity.attempt);
-            if looking {
+            if !looking {
+                continue;
+            }
+            let node = &entry.identity.node;
+            if taken_in == Some(node) {
+                // Its slot was empty when the question was asked: the rest of the answer is nobody's.
+                self.found_orphan(provider, entry, asked_at, now, &mut findings);
+            } else if self.state.nodes.get(node).is_none() {
+                self.take_in(provider, entry, now);
+                findings.found += 1;
+                taken_in = Some(node);
+            } else {
                 self.judge_entry(provider, asked, asked_at, entry, now, &mut findings);
             }
         }
@@ -223,8 +235,6 @@ impl ClusterDriver {
     ) {
         let identity = &entry.identity;
         let Some(node) = self.state.nodes.get(&identity.node) else {
-            self.take_in(provider, entry, now);
-            findings.found += 1;
             return;
         };
         let same = node.attempt == identity.attempt && node.provider == *provider;
@@ -249,9 +259,20 @@ impl ClusterDriver {
             findings.passed_over += 1;
             return;
         }
+        self.found_orphan(provider, entry, asked_at, now, findings);
+    }
+
+    fn found_orphan(
+        &mut self,
+        provider: &ProviderKind,
+        entry: &InventoryEntry,
+        asked_at: Timestamp,
+        now: Timestamp,
+        findings: &mut Findings,
+    ) {
         let key = OrphanKey {
-            node: identity.node.clone(),
-            attempt: identity.attempt,
+            node: entry.identity.node.clone(),
+            attempt: entry.identity.attempt,
             provider: provider.clone(),
             lease: entry.lease.id.clone(),
         };
