@@ -9,8 +9,8 @@ use super::ClusterDriver;
 use crate::effect::{EffectError, Inventory, InventoryEntry};
 use crate::event::EventKind;
 use crate::failure::{after, backoff};
-use crate::id::{NodeAttemptId, ProviderKind};
-use crate::node::{ManagedNode, PassId};
+use crate::id::{NodeAttemptId, OperationId, ProviderKind};
+use crate::node::{ManagedNode, PassId, RememberedCall, Stage};
 use crate::observation::{Folded, Observation};
 use crate::orphan::OrphanKey;
 use crate::state::{FirstLook, Slot};
@@ -257,6 +257,20 @@ impl ClusterDriver {
             same && node.lease.is_none() && (node.retry.create.is_some() || node.pending.is_some());
         if unsettled || node.lease_changed > asked {
             findings.passed_over += 1;
+            return;
+        }
+        if same && node.lease.is_none() && node.stage != Stage::Destroyed {
+            // Somebody's answer was wrong, or was lost: whether it is there is for the ladder to settle.
+            if let Some(slot) = self.state.nodes.slot(&identity.node) {
+                self.change(slot, |node, _, _| {
+                    let operation = OperationId {
+                        attempt: node.attempt,
+                        sequence: node.next_sequence.saturating_sub(1),
+                    };
+                    let ended = Some(asked_at);
+                    node.retry.create = Some(RememberedCall { operation, ended });
+                });
+            }
             return;
         }
         self.found_orphan(provider, entry, asked_at, now, findings);

@@ -157,7 +157,7 @@ fn g30_slots_that_are_gone_take_no_room() {
     assert_eq!(slots(&rig), 1);
     // What was found far beyond any count, likewise.
     for index in [7_000, 4_000_000_000_u32] {
-        rig = found(&mut rig, &[(&format!("w-{index}"), 900, "far")], at(0)).0;
+        rig = found(&mut rig, &[(&format!("w-{index}"), 900, "far")]).0;
         rig.settle();
         assert!(rig.driver.is_converged());
         assert_eq!(slots(&rig), 1);
@@ -182,7 +182,7 @@ fn listing(machines: &[(&str, u64, &str)]) -> Inventory {
 }
 
 /// Restores the driver where its provider lists these machines as well.
-fn found(rig: &mut Rig, machines: &[(&str, u64, &str)], _: Timestamp) -> (Rig, Findings) {
+fn found(rig: &mut Rig, machines: &[(&str, u64, &str)]) -> (Rig, Findings) {
     let mut setup = setup(64);
     setup.fresh = false;
     let setups = [("fake".parse().unwrap(), setup)].into();
@@ -251,7 +251,7 @@ fn a_first_look_holds_everything_back_and_raises_the_allocator() {
 fn of_several_machines_of_one_slot_that_a_first_look_shows_the_highest_attempt_becomes_the_node() {
     let mut rig = Rig::converged(&[("w", 1, "plain")]);
     let machines = [("w-5", 30, "low"), ("w-5", 31, "high"), ("w-5", 31, "surplus")];
-    let (mut rig, findings) = found(&mut rig, &machines, at(0));
+    let (mut rig, findings) = found(&mut rig, &machines);
     assert_eq!(
         (findings.found, findings.orphans),
         (1, 2),
@@ -262,6 +262,21 @@ fn of_several_machines_of_one_slot_that_a_first_look_shows_the_highest_attempt_b
     rig.settle();
     assert!(rig.driver.is_converged());
     assert!(rig.driver.state().orphans.is_empty());
+    assert_eq!(rig.attempts(), [1]);
+}
+
+#[test]
+fn a_machine_of_an_attempt_that_records_none_is_looked_for_before_anything_is_made() {
+    let mut rig = Rig::new(&[("w", 1, "plain")]);
+    // The process before crashed with a create that its journal does not know of.
+    rig.tape.refuses = true;
+    rig.sends_one("w-0", CreateLease);
+    let (mut rig, findings) = found(&mut rig, &[("w-0", 1, "m-1")]);
+    assert_eq!((findings.found, findings.orphans), (0, 0));
+    let find = rig.sends_one("w-0", FindLease);
+    rig.succeed(&find);
+    rig.settle();
+    assert!(rig.driver.is_converged() && rig.driver.state().orphans.is_empty());
     assert_eq!(rig.attempts(), [1]);
 }
 
