@@ -21,8 +21,10 @@ struct Storm {
     flying: Vec<PlannedEffect>,
     starts: Vec<PlannedEffect>,
     report: u64,
+    /// Between other commands only backoff keeps one command apart, which a retry by hand clears.
     last_sent: BTreeMap<(NodeAttemptId, CommandKind), Timestamp>,
-    last_kind: BTreeMap<NodeAttemptId, CommandKind>,
+    /// The net knows the last command of an attempt.
+    last: BTreeMap<NodeAttemptId, (CommandKind, Timestamp)>,
     last_sequence: BTreeMap<NodeAttemptId, u32>,
     seen: BTreeMap<NodeAttemptId, LogicalNodeId>,
     generation: u64,
@@ -37,7 +39,7 @@ impl Storm {
             starts: Vec::new(),
             report: 0,
             last_sent: BTreeMap::new(),
-            last_kind: BTreeMap::new(),
+            last: BTreeMap::new(),
             last_sequence: BTreeMap::new(),
             seen: BTreeMap::new(),
             generation: 1,
@@ -69,14 +71,16 @@ impl Storm {
         let node = self.rig.node(&effect.node.to_string());
         let pending = node.pending.as_ref().map(|pending| (pending.id, pending.kind));
         assert_eq!(pending, (!refused).then_some((effect.operation, kind)), "G8");
-        // The net knows the last command: a look-up that comes back after another command is only a backoff away.
-        let repeats = self.last_kind.insert(attempt, kind) == Some(kind);
-        let apart = if kind.is_look_up() && repeats { 2 } else { 1 };
-        if let Some(last) = self.last_sent.insert((attempt, kind), self.rig.now) {
-            assert!(
-                self.rig.now.as_second() - last.as_second() >= apart,
-                "G30: {kind} again"
-            );
+        let now = self.rig.now;
+        let apart = |last: Timestamp| now.as_second() - last.as_second();
+        if let Some((last_kind, last)) = self.last.insert(attempt, (kind, now))
+            && last_kind == kind
+        {
+            let net = if kind.is_look_up() { 2 } else { 1 };
+            assert!(apart(last) >= net, "G30: {kind} again");
+        }
+        if let Some(last) = self.last_sent.insert((attempt, kind), now) {
+            assert!(apart(last) >= 1, "G30: {kind} again after another command");
         }
         let last = self
             .last_sequence
@@ -125,8 +129,13 @@ impl Storm {
             7 => {
                 let node = format!("w-{}", self.dice.roll(4));
                 match self.dice.roll(6) {
-                    0 => drop(self.rig.driver.replace(&id(&node))),
-                    1 => drop(self.rig.driver.retry(&id(&node))),
+                    0 => {
+                        let _ = self.rig.driver.replace(&id(&node));
+                    }
+                    1 => {
+                        let _ = self.rig.driver.retry(&id(&node));
+                        self.last_sent.clear();
+                    }
                     2 if self.rig.driver.state().nodes.get(&id(&node)).is_some() => {
                         let _ = self.rig.lose(&node);
                     }
@@ -255,7 +264,7 @@ fn in_every_storm_the_invariants_hold_and_afterwards_the_cluster_converges() {
         }
         // The storm is over: everything is answered in time, and nobody asks for anything more.
         storm.rig.tape.refuses = false;
-        let halted: Vec<LogicalNodeId> = storm
+        let slots: Vec<LogicalNodeId> = storm
             .rig
             .driver
             .state()
@@ -263,8 +272,9 @@ fn in_every_storm_the_invariants_hold_and_afterwards_the_cluster_converges() {
             .iter()
             .map(|(slot, _)| slot)
             .collect();
-        for slot in halted {
+        for slot in slots {
             let _ = storm.rig.driver.retry(&slot);
+            storm.last_sent.clear();
         }
         for round in 0.. {
             assert!(
