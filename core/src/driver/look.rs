@@ -9,8 +9,8 @@ use super::ClusterDriver;
 use crate::effect::{EffectError, Inventory, InventoryEntry};
 use crate::event::EventKind;
 use crate::failure::{after, backoff};
-use crate::id::{NodeAttemptId, ProviderKind};
-use crate::node::{ManagedNode, PassId};
+use crate::id::{NodeAttemptId, OperationId, ProviderKind};
+use crate::node::{ManagedNode, PassId, RememberedCall, Stage};
 use crate::observation::{Folded, Observation};
 use crate::orphan::OrphanKey;
 use crate::state::{FirstLook, Slot};
@@ -206,9 +206,21 @@ impl ClusterDriver {
             .providers
             .get(provider)
             .is_some_and(|state| state.first_look != FirstLook::Done);
+        let mut taken_in = None;
         for entry in ours {
             self.state.seen_attempt(entry.identity.attempt);
-            if looking {
+            if !looking {
+                continue;
+            }
+            let node = &entry.identity.node;
+            if taken_in == Some(node) {
+                // Its slot was empty when the question was asked: the rest of the answer is nobody's.
+                self.found_orphan(provider, entry, asked_at, now, &mut findings);
+            } else if self.state.nodes.get(node).is_none() {
+                self.take_in(provider, entry, now);
+                findings.found += 1;
+                taken_in = Some(node);
+            } else {
                 self.judge_entry(provider, asked, asked_at, entry, now, &mut findings);
             }
         }
@@ -226,8 +238,6 @@ impl ClusterDriver {
     ) {
         let identity = &entry.identity;
         let Some(node) = self.state.nodes.get(&identity.node) else {
-            self.take_in(provider, entry, now);
-            findings.found += 1;
             return;
         };
         let same = node.attempt == identity.attempt && node.provider == *provider;
@@ -252,9 +262,34 @@ impl ClusterDriver {
             findings.passed_over += 1;
             return;
         }
+        if same && node.lease.is_none() && node.stage != Stage::Destroyed {
+            // Somebody's answer was wrong, or was lost: whether it is there is for the ladder to settle.
+            if let Some(slot) = self.state.nodes.slot(&identity.node) {
+                self.change(slot, |node, _, _| {
+                    let operation = OperationId {
+                        attempt: node.attempt,
+                        sequence: node.next_sequence.saturating_sub(1),
+                    };
+                    let ended = Some(asked_at);
+                    node.retry.create = Some(RememberedCall { operation, ended });
+                });
+            }
+            return;
+        }
+        self.found_orphan(provider, entry, asked_at, now, findings);
+    }
+
+    fn found_orphan(
+        &mut self,
+        provider: &ProviderKind,
+        entry: &InventoryEntry,
+        asked_at: Timestamp,
+        now: Timestamp,
+        findings: &mut Findings,
+    ) {
         let key = OrphanKey {
-            node: identity.node.clone(),
-            attempt: identity.attempt,
+            node: entry.identity.node.clone(),
+            attempt: entry.identity.attempt,
             provider: provider.clone(),
             lease: entry.lease.id.clone(),
         };
