@@ -222,6 +222,20 @@ impl ClusterDriver {
         findings: &mut Findings,
     ) {
         let identity = &entry.identity;
+        let key = OrphanKey {
+            node: identity.node.clone(),
+            attempt: identity.attempt,
+            provider: provider.clone(),
+            lease: entry.lease.id.clone(),
+        };
+        // What an orphan is stays one, also once its slot is empty; so does what its attempt left beside it.
+        let empty = self.state.nodes.get(&identity.node).is_none();
+        let beside = empty && !self.orphan_keys(&identity.node, identity.attempt).is_empty();
+        if beside || self.state.orphans.contains_key(&key) {
+            self.record_orphan(key, entry.lease.clone(), asked_at, now);
+            findings.orphans += 1;
+            return;
+        }
         let Some(node) = self.state.nodes.get(&identity.node) else {
             self.take_in(provider, entry, now);
             findings.found += 1;
@@ -249,12 +263,6 @@ impl ClusterDriver {
             findings.passed_over += 1;
             return;
         }
-        let key = OrphanKey {
-            node: identity.node.clone(),
-            attempt: identity.attempt,
-            provider: provider.clone(),
-            lease: entry.lease.id.clone(),
-        };
         self.record_orphan(key, entry.lease.clone(), asked_at, now);
         findings.orphans += 1;
     }
