@@ -48,7 +48,8 @@ fn whatever_goes_wrong_every_trace_holds_and_comes_to_rest() {
 #[test]
 fn the_same_seed_gives_the_same_states_and_the_same_calls() {
     for seed in seeds(300) {
-        let run = || random_trace(seed, Scenario::ROUGH, providers).unwrap_or_else(|broken| panic!("{broken}"));
+        let run =
+            || random_trace(seed, Scenario::ROUGH, providers).unwrap_or_else(|broken| panic!("{broken}"));
         let (one, other) = (run(), run());
         assert_eq!(one.calls(), other.calls(), "seed {seed}");
         assert_eq!(one.driver().state(), other.driver().state(), "seed {seed}");
