@@ -113,6 +113,13 @@ impl<T: Default> SlotMap<T> {
         }
     }
 
+    /// How many slots of a group take room, used or not.
+    #[cfg(test)]
+    pub(crate) fn room(&self, group: u32) -> usize {
+        let slots = &self.groups[group as usize];
+        slots.dense.len() + slots.beyond.len()
+    }
+
     /// The slots of a group, in order.
     pub(crate) fn iter_group(&self, group: u32) -> impl Iterator<Item = (Slot, &T)> {
         self.groups
