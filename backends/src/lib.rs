@@ -2,6 +2,8 @@
 
 #[cfg(feature = "memory")]
 mod memory;
+#[cfg(all(feature = "process", target_os = "linux"))]
+pub mod process;
 
 #[cfg(feature = "memory")]
 pub use memory::{JoinMode, MemoryBackend};

@@ -1,0 +1,143 @@
+use super::super::handle::ProcessKey;
+use super::*;
+
+#[tokio::test]
+async fn a_killed_holder_is_reported_listed_as_dead_and_its_agent_is_ended() {
+    let world = World::new();
+    let created = world.create("w-1").await;
+    world.create("w-2").await;
+    let mut losses = losses(&world.backend);
+    lines_until(&mut world.start("w-1", "echo up; exec sleep 1000").await, "up").await;
+    assert!(world.backend.kill_holder(&call("w-1").identity).unwrap());
+    let loss = next_loss(&mut losses).await;
+    assert_eq!(loss.node, call("w-1").identity.node);
+    assert!(loss.reason.contains("holder"), "{}", loss.reason);
+    assert!(!world.backend.kill_holder(&call("w-1").identity).unwrap());
+
+    let listed = world
+        .backend
+        .list_leases(&call("w-1").identity.run)
+        .await
+        .unwrap();
+    let alive: Vec<bool> = listed.entries.iter().map(|entry| entry.alive).collect();
+    assert_eq!(alive, [false, true]);
+    // The agent and its runner go on, beside the other holder.
+    assert_eq!(world.census().len(), 3);
+    world.destroy("w-1", &created).await;
+    assert_eq!(world.census(), [world.record("w-2").holder.unwrap().pid]);
+    assert!(losses.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn an_agents_death_is_reported_and_what_we_end_ourselves_is_not() {
+    let world = World::new();
+    let created = world.create("w-1").await;
+    world.create("w-2").await;
+    let mut losses = losses(&world.backend);
+    lines_until(&mut world.start("w-1", "echo up; exec sleep 1000").await, "up").await;
+    world.destroy("w-1", &created).await;
+    world.start("w-2", "exit 3").await;
+    let loss = next_loss(&mut losses).await;
+    assert_eq!(loss.node, call("w-2").identity.node);
+    assert!(loss.reason.contains("status 3"), "{}", loss.reason);
+}
+
+#[tokio::test]
+async fn an_agent_in_the_background_counts_until_it_ends() {
+    let world = World::new();
+    world.create("w-1").await;
+    world.create("w-2").await;
+    let mut losses = losses(&world.backend);
+    let mut transport = world.start("w-1", "mkfifo gate; setsid cat gate & echo up").await;
+    lines_until(&mut transport, "up").await;
+    assert!(matches!(
+        transport.next().await.unwrap(),
+        TransportEvent::Exited(_)
+    ));
+    // Were its end reported, it would be before this one.
+    world.start("w-2", "exit 1").await;
+    assert_eq!(next_loss(&mut losses).await.node, call("w-2").identity.node);
+    let gate = world.place("w-1").directory.join("gate");
+    tokio::task::spawn_blocking(move || std::fs::OpenOptions::new().write(true).open(gate).map(drop))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(next_loss(&mut losses).await.node, call("w-1").identity.node);
+}
+
+#[tokio::test]
+async fn a_later_process_finds_the_same_machines_and_sees_them_die() {
+    let mut world = World::new();
+    let created = world.create("w-1").await;
+    world.create("w-2").await;
+    let mut transport = world.start("w-1", "echo first; exec sleep 1000").await;
+    lines_until(&mut transport, "first").await;
+    let before = world.census();
+    drop(transport);
+    world.restart();
+
+    assert_eq!(
+        world.backend.find_lease(&call("w-1")).await,
+        Ok(Some(created.clone()))
+    );
+    assert_eq!(world.create("w-1").await, created);
+    let mut losses = losses(&world.backend);
+    // Its agent is adopted, from the first line on.
+    lines_until(&mut world.start("w-1", "echo never run").await, "first").await;
+    assert_eq!(world.census(), before);
+    let holder = world.record("w-2").holder.unwrap();
+    assert!(world.backend.kill_holder(&call("w-2").identity).unwrap());
+    assert_eq!(next_loss(&mut losses).await.node, call("w-2").identity.node);
+    // A child of ours leaves no zombie.
+    assert!(
+        super::super::stat::ProcessStat::read(holder.pid)
+            .unwrap()
+            .is_none()
+    );
+    let agent: Vec<u32> = before.into_iter().filter(|pid| *pid != holder.pid).collect();
+    let holder = world.record("w-1").holder.unwrap();
+    let agent = agent.into_iter().find(|pid| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .unwrap()
+            .starts_with(b"sleep")
+            && *pid != holder.pid
+    });
+    let agent = ProcessKey::of(agent.unwrap()).unwrap().unwrap();
+    let agent = super::super::handle::Process::open(agent).unwrap().unwrap();
+    agent.signal(rustix::process::Signal::KILL).unwrap();
+    let loss = next_loss(&mut losses).await;
+    assert!(loss.reason.contains("agent"), "{}", loss.reason);
+}
+
+#[tokio::test]
+async fn a_machine_that_died_while_nobody_watched_is_reported_at_once() {
+    let mut world = World::new();
+    world.create("w-1").await;
+    assert!(world.backend.kill_holder(&call("w-1").identity).unwrap());
+    world.restart();
+    assert_eq!(
+        next_loss(&mut losses(&world.backend)).await.node,
+        call("w-1").identity.node
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_backend_leaves_no_task_and_a_machine_takes_no_more_files_than_stated() {
+    let directory = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Handle::current();
+    let world = World {
+        backend: ProcessBackend::open(config(directory.path())).unwrap(),
+        directory,
+    };
+    world.create("w-1").await;
+    let transport = world.start("w-1", "exec sleep 1000").await;
+    assert!(runtime.metrics().num_alive_tasks() > 0);
+    drop(transport);
+    drop(world);
+    let gone = async {
+        while runtime.metrics().num_alive_tasks() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, gone).await.unwrap();
+}
