@@ -1,0 +1,78 @@
+//! How a fleet ends.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::world::World;
+use crate::{group, workers};
+
+#[test]
+fn a_second_signal_leaves_at_once_and_the_next_fleet_finishes_the_work() {
+    // They hold the drain up for as long as their grace lasts.
+    let world = World::new(group("workers", 2, r#"exec "$FLEET" agent --ignore-term"#));
+    let mut first = world.fleet([]);
+    first.until_converged(1);
+    first.signal(Signal::TERM);
+    first.until_event("draining");
+    first.signal(Signal::INT);
+    first.until_event("detached");
+    let ended = first.end();
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.summary()["left"].as_u64().unwrap() >= 2, "{}", ended.summary());
+    assert!(world.state().join("detached.json").exists());
+    let ended = world.fleet(["--once"]).end();
+    ended.assert_clean();
+    assert_eq!(ended.count("resumed"), 1);
+    assert!(world.survivors().is_empty());
+}
+
+#[test]
+fn the_timeout_ends_a_fleet_that_cannot_converge_and_nothing_is_left() {
+    let world = World::new(group("workers", 2, r#"exec "$FLEET" agent --never-join"#));
+    let ended = world.fleet(["--once", "--timeout", "2"]).end();
+    assert_eq!(ended.code, Some(1));
+    let summary = ended.summary();
+    assert_eq!((&summary["converged"], &summary["left"]), (&false.into(), &0.into()));
+    assert_eq!(ended.count("draining"), 1);
+}
+
+#[test]
+fn an_idle_fleet_wakes_up_for_nothing() {
+    // A window of time is what is measured here, and nothing else is waited for.
+    const WINDOW: Duration = Duration::from_secs(5);
+    let world = World::new(workers(20));
+    let mut fleet = world.fleet([]);
+    fleet.until_converged(1);
+    let agents: Vec<u32> = world.survivors().iter().map(|survivor| survivor.pid).collect();
+    let count = || {
+        let ours = wake_ups(fleet.pid());
+        (ours, agents.iter().map(|pid| wake_ups(*pid)).sum::<u64>())
+    };
+    // What follows on the convergence dies away first: two windows, of which the second counts.
+    let mut before = (0, 0);
+    for _ in 0..2 {
+        before = count();
+        let began = Instant::now();
+        while let Some(rest) = WINDOW.checked_sub(began.elapsed()) {
+            std::thread::sleep(rest);
+        }
+    }
+    let after = count();
+    let (ours, theirs) = (after.0 - before.0, after.1 - before.1);
+    assert!(ours <= 25, "{ours} wake-ups of the fleet in {WINDOW:?}");
+    assert_eq!(theirs, 0, "wake-ups of the machines");
+    fleet.signal(Signal::TERM);
+    fleet.end().assert_clean();
+}
+
+/// How often the threads of a process have gone to sleep so far; each time something woke them.
+fn wake_ups(pid: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of_thread = |thread: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    threads.flatten().map(of_thread).sum()
+}
