@@ -29,7 +29,7 @@ use crate::desired::Desired;
 use crate::event::{Event, EventKind};
 use crate::failure::{Context, PaceSignal};
 use crate::fold::fold;
-use crate::id::{LogicalNodeId, NodeAttemptId, ProviderKind, RunId};
+use crate::id::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind, RunId};
 use crate::node::{ManagedNode, PassId, Stage};
 use crate::observation::{Folded, Observation};
 use crate::pace::Pace;
@@ -278,6 +278,29 @@ impl ClusterDriver {
     /// classified it, an operation stays pending.
     pub fn due_operations(&mut self, now: Timestamp, due: &mut Vec<DueOperation>) {
         self.expire(now, due);
+    }
+
+    /// The operations that are under way at a provider. O(nodes): for an executor that takes over.
+    pub fn pending_at(&self, provider: &ProviderKind) -> Vec<(LogicalNodeId, OperationId)> {
+        let nodes = self
+            .state
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.provider == *provider);
+        let nodes = nodes.filter_map(|(id, node)| Some((id, node.pending.as_ref()?.id)));
+        let orphans = self
+            .state
+            .orphans
+            .iter()
+            .filter(|(key, _)| key.provider == *provider);
+        let orphans =
+            orphans.filter_map(|(key, orphan)| Some((key.node.clone(), orphan.pending.as_ref()?.id)));
+        nodes.chain(orphans).collect()
+    }
+
+    /// Wants nothing any more: everything is taken down. The generation rises by one.
+    pub fn drain(&mut self, now: Timestamp) {
+        self.want_nothing(now);
     }
 
     /// Whether all is as the accepted shape wants it. O(1).

@@ -57,7 +57,7 @@ pub fn backoff(policy: &Policy, run: &RunId, attempt: NodeAttemptId, failures: u
     let spread = base * jitter / 1000;
     let sample = u128::from(sample(run, attempt, failures) >> 32);
     let nanos = (base + ((spread * sample) >> 32)).clamp(initial, cap);
-    Duration::from_nanos_u128(nanos)
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// 64 bits that depend on nothing but the arguments: FNV-1a over them, finished as splitmix64 does.

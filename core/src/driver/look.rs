@@ -80,13 +80,14 @@ impl ClusterDriver {
                 findings
             }
             Err(error) => {
-                self.look_failed(provider, &error, now);
+                self.look_lost(provider, &error, now);
                 Findings::default()
             }
         }
     }
 
-    fn look_failed(&mut self, provider: &ProviderKind, error: &EffectError, now: Timestamp) {
+    /// A question will not be answered: it is asked again with backoff. Nothing is concluded.
+    pub fn look_lost(&mut self, provider: &ProviderKind, error: &EffectError, now: Timestamp) {
         let run = self.state.run_id.clone();
         let Some(state) = self.state.providers.get_mut(provider) else {
             return;
@@ -101,7 +102,9 @@ impl ClusterDriver {
         else {
             return;
         };
-        *asking = false;
+        if !std::mem::take(asking) {
+            return;
+        }
         *failures = failures.saturating_add(1);
         let delay = backoff(&self.policy, &run, NodeAttemptId::FIRST, *failures);
         *next_at = Some(after(now, delay).unwrap_or(Timestamp::MAX));

@@ -100,10 +100,11 @@ fn node_restored(node: &mut ManagedNode, policy: &Policy, now: Timestamp) {
     if let Some(call) = node.unended.take() {
         remember(call.operation, call.kind, node);
     }
-    for memory in [&mut node.retry.create, &mut node.retry.start] {
-        if let Some(call) = memory {
-            call.ended = call.ended.or(ended);
-        }
+    for call in [&mut node.retry.create, &mut node.retry.start]
+        .into_iter()
+        .flatten()
+    {
+        call.ended = call.ended.or(ended);
     }
     node.retry.waiting_since = None;
     let session = node.active_bootstrap.take();

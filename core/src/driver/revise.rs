@@ -9,7 +9,7 @@ use super::{Accepted, ClusterDriver, DriverError, accept};
 use crate::desired::{Desired, DesiredGroup};
 use crate::event::EventKind;
 use crate::id::GroupId;
-use crate::shape::ClusterShape;
+use crate::shape::{ClusterShape, Generation};
 use crate::state::Slot;
 
 impl ClusterDriver {
@@ -43,6 +43,19 @@ impl ClusterDriver {
             },
         );
         Ok(Accepted::Changed(offered))
+    }
+
+    pub(super) fn want_nothing(&mut self, now: Timestamp) {
+        let generation = Generation(self.desired.generation().0.saturating_add(1));
+        let shape = ClusterShape {
+            run_id: self.state.run_id.clone(),
+            generation,
+            groups: Vec::new(),
+        };
+        let nothing =
+            accept(shape, &self.limits, &self.setups).expect("a shape without groups has no mistake");
+        self.replace_desired(nothing);
+        self.event(now, EventKind::ShapeAccepted { generation, nodes: 0 });
     }
 
     /// Puts another desired shape in place, touching only the slots that it changes.

@@ -1,0 +1,343 @@
+//! The desk of an executor: ledger and backend, which outlive any incarnation of it.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use jiff::Timestamp;
+use nodewright_core::driver::DueOperation;
+use nodewright_core::effect::{
+    Call, Cancel, Command, EffectBackend, EffectError, LossSink, Outcome, PlannedEffect,
+};
+use nodewright_core::id::{
+    AttemptIdentity, BootstrapSessionId, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind, RunId,
+};
+use nodewright_core::ledger::{Completion, Expiry, Ledger, Verdict};
+use nodewright_core::node::PassId;
+use nodewright_core::observation::Observation;
+use ractor::ActorRef;
+use tracing::Instrument as _;
+
+use crate::clock::Clock;
+use crate::inbox::{Inbox, Incoming};
+use crate::streams::{Guarded, Seen, StreamsMessage};
+
+/// How patient an executor is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// How long an inventory call may take.
+    pub(crate) look: Duration,
+    /// How long a cancelled call may take to end.
+    pub(crate) abort_grace: Duration,
+}
+
+/// A call that is at work: how to end it, and whether it is over.
+#[derive(Debug, Clone, Default)]
+struct Running {
+    cancel: Cancel,
+    over: Cancel,
+}
+
+/// Ledger, backend and what is at work, for one provider.
+pub(crate) struct Desk<B> {
+    provider: ProviderKind,
+    run: RunId,
+    backend: Arc<B>,
+    clock: Clock,
+    patience: Patience,
+    inbox: Arc<Inbox>,
+    books: Mutex<Books>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    ledger: Ledger,
+    running: BTreeMap<OperationId, Running>,
+    streams: Option<ActorRef<StreamsMessage>>,
+}
+
+impl<B> fmt::Debug for Desk<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk")
+            .field("provider", &self.provider)
+            .field("books", &self.books)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: EffectBackend> Desk<B> {
+    pub(crate) fn new(
+        provider: ProviderKind,
+        run: RunId,
+        backend: Arc<B>,
+        clock: Clock,
+        patience: Patience,
+        inbox: Arc<Inbox>,
+    ) -> Self {
+        Self {
+            provider,
+            run,
+            backend,
+            clock,
+            patience,
+            inbox,
+            books: Mutex::default(),
+        }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        // The ledger is changed in one call each time: a panic elsewhere cannot leave it half-changed.
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells whom sessions are handed to from now on.
+    pub(crate) fn hand_sessions_to(&self, streams: ActorRef<StreamsMessage>) {
+        self.books().streams = Some(streams);
+    }
+
+    /// Takes over from an incarnation before: its calls are told to end. What is handed back is raised by each
+    /// as it is over.
+    pub(crate) fn take_over(&self, pending: Vec<(LogicalNodeId, OperationId)>) -> Vec<Cancel> {
+        let mut books = self.books();
+        let restart = books
+            .ledger
+            .executor_restarted(pending.iter().map(|(_, operation)| *operation));
+        let ending = restart
+            .end
+            .iter()
+            .filter_map(|operation| books.running.get(operation).cloned());
+        let ending: Vec<Running> = ending.collect();
+        drop(books);
+        for result in restart.report {
+            self.inbox.push(result);
+        }
+        for (node, operation) in pending {
+            if restart.refused.contains(&operation) {
+                let reason = "the executor was restarted before it began".into();
+                let observation = Observation::Refused { operation, reason };
+                self.inbox
+                    .push(Incoming::Node(node, operation.attempt, observation));
+            }
+        }
+        ending.iter().for_each(|running| running.cancel.cancel());
+        ending.into_iter().map(|running| running.over).collect()
+    }
+
+    /// Asks the ledger about a submission; the call to run if it is to be run.
+    pub(crate) fn submit(self: Arc<Self>, effect: PlannedEffect) -> Option<impl Future<Output = ()> + Send> {
+        let mut books = self.books();
+        let verdict = books.ledger.submit(&effect);
+        match verdict {
+            Verdict::Run => {
+                let running = Running::default();
+                books.running.insert(effect.operation, running.clone());
+                drop(books);
+                let (node, operation) = (&effect.node, effect.operation);
+                let (run, attempt, kind) = (&self.run, operation.attempt, effect.command.kind());
+                let span =
+                    tracing::info_span!(parent: None, "operation", %run, %node, %attempt, %operation, %kind);
+                Some(self.clone().conduct(effect, running).instrument(span))
+            }
+            Verdict::AlreadyRunning => None,
+            Verdict::Replay(result) => {
+                drop(books);
+                self.inbox.push(result);
+                None
+            }
+            Verdict::Refused(refusal) => {
+                drop(books);
+                self.refuse(&effect, &refusal.to_string());
+                None
+            }
+        }
+    }
+
+    pub(crate) fn refuse(&self, effect: &PlannedEffect, reason: &str) {
+        let observation = Observation::Refused {
+            operation: effect.operation,
+            reason: reason.into(),
+        };
+        self.inbox.push(Incoming::Node(
+            effect.node.clone(),
+            effect.operation.attempt,
+            observation,
+        ));
+    }
+
+    /// Makes a call and sees it to its end: an answer, a panic, or the end of its grace after it was told to
+    /// end.
+    async fn conduct(self: Arc<Self>, effect: PlannedEffect, running: Running) {
+        let operation = effect.operation;
+        let call = AssertUnwindSafe(self.perform(&effect, running.cancel.clone())).catch_unwind();
+        let mut call = pin!(call.map(|answer| answer.unwrap_or_else(|panic| panicked(&*panic))));
+        let answer = tokio::select! {
+            biased;
+            outcome = &mut call => Some(outcome),
+            () = running.cancel.cancelled() => {
+                tokio::time::timeout(self.patience.abort_grace, &mut call).await.ok()
+            }
+        };
+        if answer.is_none() && !self.backend.capabilities().abortable {
+            let abandoned = self.books().ledger.abandoned(operation);
+            if let Some(result) = abandoned {
+                self.inbox.push(result);
+            }
+            // Nobody waits for it any more, but it holds its place until it has ended.
+            running.over.cancel();
+            let outcome = call.await;
+            self.finish(operation, Some(outcome));
+            return;
+        }
+        self.finish(operation, answer);
+        running.over.cancel();
+    }
+
+    fn finish(&self, operation: OperationId, answer: Option<Outcome>) {
+        let now = self.clock.now();
+        let mut books = self.books();
+        books.running.remove(&operation);
+        let completion = match answer {
+            Some(outcome) => books.ledger.complete(operation, outcome, now),
+            None => books.ledger.ended(operation, now),
+        };
+        drop(books);
+        match completion {
+            Completion::Report(result) => self.inbox.push(result),
+            Completion::EndedLate { node, operation, at } => {
+                let observation = Observation::CallEnded { operation, at };
+                self.inbox
+                    .push(Incoming::Node(node, operation.attempt, observation));
+            }
+            Completion::Stale => {}
+        }
+    }
+
+    /// One provider call, whose answer is of the kind of its command.
+    async fn perform(&self, effect: &PlannedEffect, cancel: Cancel) -> Outcome {
+        let identity = AttemptIdentity {
+            run: self.run.clone(),
+            node: effect.node.clone(),
+            attempt: effect.operation.attempt,
+        };
+        let call = Call {
+            identity,
+            operation: effect.operation,
+            cancel,
+        };
+        let backend = &self.backend;
+        let answer = match &effect.command {
+            Command::CreateLease(spec) => backend.create_lease(&call, spec).await.map(Outcome::LeaseCreated),
+            Command::FindLease => backend.find_lease(&call).await.map(Outcome::LeaseFound),
+            Command::LookupEndpoint(lease) => backend
+                .lookup_endpoint(&call, lease)
+                .await
+                .map(Outcome::EndpointFound),
+            Command::StartBootstrap(spec) => {
+                let seen = Seen::new(self.inbox.clone());
+                backend
+                    .start_bootstrap(&call, spec, seen.sink())
+                    .await
+                    .map(|session| {
+                        let id = session.id;
+                        self.run_session(call.identity.clone(), call.operation, session, seen);
+                        Outcome::BootstrapStarted(id)
+                    })
+            }
+            Command::ObserveConvergence(session) => backend
+                .observe_convergence(&call, *session)
+                .await
+                .map(|()| Outcome::ConvergenceAccepted),
+            Command::CancelBootstrap => backend
+                .cancel_bootstrap(&call)
+                .await
+                .map(|()| Outcome::BootstrapCancelled),
+            Command::DestroyLease(lease) => backend
+                .destroy_lease(&call, lease)
+                .await
+                .map(Outcome::LeaseDestroyed),
+        };
+        answer.unwrap_or_else(Outcome::Failed)
+    }
+
+    /// Hands a session to the streams. One that was only adopted runs elsewhere.
+    fn run_session(
+        &self,
+        identity: AttemptIdentity,
+        operation: OperationId,
+        session: nodewright_core::bootstrap::Session,
+        seen: Seen,
+    ) {
+        if session.id != BootstrapSessionId(operation) {
+            return;
+        }
+        let guarded = Guarded::new(identity, session, seen);
+        if let Some(streams) = self.books().streams.clone() {
+            // If the streams are gone the session is dropped, and reports so itself.
+            let _ = streams.cast(StreamsMessage::Run(guarded));
+        }
+    }
+
+    /// The deadline of an operation has come.
+    pub(crate) fn expire(&self, due: &DueOperation) {
+        let mut books = self.books();
+        let expiry = books.ledger.expire(&due.node, due.operation, self.clock.now());
+        let running = books.running.get(&due.operation).cloned();
+        drop(books);
+        match (expiry, running) {
+            (Expiry::Cancel, Some(running)) => running.cancel.cancel(),
+            (Expiry::Cancel, None) => self.finish(due.operation, None),
+            (Expiry::Settled(result), _) => self.inbox.push(result),
+            (Expiry::Ending, _) => {}
+        }
+    }
+
+    pub(crate) fn retire(&self, attempt: NodeAttemptId) {
+        self.books().ledger.retire(attempt);
+    }
+
+    /// Asks for the inventory of the run.
+    pub(crate) async fn look(self: Arc<Self>, asked: PassId) {
+        let asked_at: Timestamp = self.clock.now();
+        let call = AssertUnwindSafe(self.backend.list_leases(&self.run)).catch_unwind();
+        let answer = match tokio::time::timeout(self.patience.look, call).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(panic)) => Err(EffectError::ambiguous(panic_text(&*panic))),
+            Err(_) => Err(EffectError::ambiguous("the inventory was not answered in time")),
+        };
+        let provider = self.provider.clone();
+        self.inbox.push(Incoming::Look {
+            provider,
+            asked,
+            asked_at,
+            answer,
+        });
+    }
+
+    /// Reports machines that die, for as long as the executor's calls live.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        if self.backend.capabilities().watch {
+            let inbox = self.inbox.clone();
+            let sink = LossSink::new(move |loss| inbox.push(loss));
+            let watch = AssertUnwindSafe(self.backend.watch(&self.run, sink)).catch_unwind();
+            if let Err(panic) = watch.await {
+                tracing::error!(provider = %self.provider, error = %panic_text(&*panic), "watch panicked");
+            }
+        }
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Outcome {
+    Outcome::Failed(EffectError::ambiguous(panic_text(panic)))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the backend panicked: {}", text.unwrap_or("without a message"))
+}

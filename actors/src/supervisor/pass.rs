@@ -1,0 +1,279 @@
+//! What the supervisor holds, and how it folds, passes, publishes and ends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use nodewright_core::driver::{Accepted, ClusterDriver, DriveReport, EffectSink, Refused};
+use nodewright_core::effect::PlannedEffect;
+use nodewright_core::id::{NodeAttemptId, ProviderKind};
+use nodewright_core::shape::{ClusterShape, Generation};
+use nodewright_core::state::ClusterState;
+use ractor::{ActorRef, RpcReplyPort};
+use tokio::sync::watch;
+
+use super::{SupervisorMessage, UpdateError, reply};
+use crate::clock::Clock;
+use crate::config::Assembly;
+use crate::events::Publisher;
+use crate::executor::ExecutorMessage;
+use crate::inbox::{Inbox, Incoming};
+use crate::supervisor::children::Children;
+use crate::timer::TimerMessage;
+use crate::view::View;
+
+/// What a supervisor starts with.
+pub(crate) struct SupervisorStart {
+    pub(crate) assembly: Assembly,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) view: View,
+    pub(crate) publisher: Publisher,
+    pub(crate) published: watch::Sender<Arc<ClusterState>>,
+}
+
+/// What a supervisor holds.
+pub(crate) struct Supervision {
+    pub(super) driver: ClusterDriver,
+    pub(super) clock: Clock,
+    pub(super) children: Children,
+    inbox: Arc<Inbox>,
+    view: View,
+    publisher: Publisher,
+    published: watch::Sender<Arc<ClusterState>>,
+    publish_every: Duration,
+    publish_at: Option<Timestamp>,
+    published_at: Timestamp,
+    pass_queued: bool,
+    pub(super) armed: Option<Timestamp>,
+    pub(super) waiters: Vec<(Generation, RpcReplyPort<()>)>,
+    draining: Vec<RpcReplyPort<ClusterState>>,
+    stopping: bool,
+}
+
+impl Supervision {
+    pub(super) fn new(start: SupervisorStart) -> Self {
+        let SupervisorStart {
+            assembly,
+            inbox,
+            view,
+            publisher,
+            published,
+        } = start;
+        let children = Children::new(assembly.seats(&inbox));
+        let Assembly {
+            driver,
+            clock,
+            publish_every,
+            ..
+        } = assembly;
+        Self {
+            driver,
+            clock,
+            children,
+            inbox,
+            view,
+            publisher,
+            published,
+            publish_every,
+            publish_at: None,
+            published_at: clock.now(),
+            pass_queued: false,
+            armed: None,
+            waiters: Vec::new(),
+            draining: Vec::new(),
+            stopping: false,
+        }
+    }
+
+    /// Sees to it that a pass is run after all that is in the mailbox now; one pass serves it all.
+    pub(super) fn queue_pass(&mut self, myself: &ActorRef<SupervisorMessage>) {
+        if !self.pass_queued && !self.stopping {
+            self.pass_queued = myself.cast(SupervisorMessage::Pass).is_ok();
+        }
+    }
+
+    /// Folds all that was reported.
+    pub(super) fn fold_inbox(&mut self) {
+        for incoming in self.inbox.take() {
+            let now = self.clock.now();
+            match incoming {
+                Incoming::Node(node, attempt, observation) => {
+                    let _ = self.driver.fold(&node, attempt, &observation, now);
+                }
+                Incoming::Look {
+                    provider,
+                    asked,
+                    asked_at,
+                    answer,
+                } => {
+                    let _ = self.driver.inventory(&provider, asked, asked_at, answer, now);
+                }
+            }
+        }
+    }
+
+    pub(super) fn update(&mut self, shape: ClusterShape) -> Result<Accepted, UpdateError> {
+        if !self.draining.is_empty() || self.stopping {
+            return Err(UpdateError::Draining);
+        }
+        Ok(self.driver.update_desired(shape, self.clock.now())?)
+    }
+
+    /// Runs a pass, and tells everybody what came of it.
+    pub(super) fn pass(&mut self, myself: &ActorRef<SupervisorMessage>) {
+        self.pass_queued = false;
+        if self.stopping {
+            return;
+        }
+        self.fold_inbox();
+        let span = tracing::info_span!(parent: None, "pass", run = %self.driver.state().run_id);
+        let _entered = span.enter();
+        let now = self.clock.now();
+        self.expire(now);
+        for look in self.driver.due_looks(now) {
+            self.children
+                .tell(&look.provider, ExecutorMessage::Look(look.asked));
+        }
+        let Self { driver, children, .. } = self;
+        let report = driver.drive(now, &mut Batches { children });
+        self.tell(report, now);
+        self.answer();
+        self.publish(now);
+        if self.is_drained() {
+            self.stop(myself, "drained");
+        } else {
+            self.arm();
+        }
+    }
+
+    /// Has the operations classified whose deadline has come.
+    fn expire(&mut self, now: Timestamp) {
+        let mut due = Vec::new();
+        self.driver.due_operations(now, &mut due);
+        let mut by_provider: BTreeMap<ProviderKind, Vec<_>> = BTreeMap::new();
+        for operation in due {
+            by_provider
+                .entry(operation.provider.clone())
+                .or_default()
+                .push(operation);
+        }
+        for (provider, due) in by_provider {
+            self.children.tell(&provider, ExecutorMessage::Expire(due));
+        }
+    }
+
+    /// Brings the view up to date and publishes the events.
+    fn tell(&mut self, report: DriveReport, now: Timestamp) {
+        for node in report.touched {
+            if self.driver.knows(&node) {
+                self.view.set(self.driver.node_status(&node, now));
+            } else {
+                self.view.remove(&node);
+            }
+        }
+        for event in report.events {
+            self.publisher.publish(event);
+        }
+    }
+
+    /// Answers those whose generation has converged.
+    fn answer(&mut self) {
+        if self.waiters.is_empty() || !self.driver.is_converged() {
+            return;
+        }
+        let reached = self.driver.desired().generation();
+        let waiters = std::mem::take(&mut self.waiters);
+        let (reached, later) = waiters
+            .into_iter()
+            .partition(|(generation, _)| *generation <= reached);
+        self.waiters = later;
+        for (_, port) in reached as Vec<_> {
+            reply(port, ());
+        }
+    }
+
+    /// Publishes the state, but not too often: a publication copies it.
+    fn publish(&mut self, now: Timestamp) {
+        let due = self
+            .published_at
+            .checked_add(self.publish_every)
+            .unwrap_or(Timestamp::MAX);
+        if now < due {
+            self.publish_at = Some(due);
+            return;
+        }
+        self.publish_at = None;
+        self.published_at = now;
+        self.published.send_replace(Arc::new(self.driver.state().clone()));
+    }
+
+    /// Has the timer wake us at the next moment, if that is another than it is armed for.
+    pub(super) fn arm(&mut self) {
+        let next = self.driver.requeue_at().into_iter().chain(self.publish_at).min();
+        if next != self.armed {
+            self.armed = next;
+            let after = next.map(|at| self.clock.until(at));
+            self.children.tell_timer(TimerMessage::Arm(after));
+        }
+    }
+
+    /// Begins to take everything down.
+    pub(super) fn drain(&mut self, port: RpcReplyPort<ClusterState>) {
+        if self.draining.is_empty() {
+            self.driver.drain(self.clock.now());
+        }
+        self.draining.push(port);
+    }
+
+    fn is_drained(&self) -> bool {
+        let state = self.driver.state();
+        !self.draining.is_empty()
+            && self.driver.is_converged()
+            && state.nodes.is_empty()
+            && state.orphans.is_empty()
+    }
+
+    /// Ends: whoever waits for the drain is answered, and the children go first.
+    pub(super) fn stop(&mut self, myself: &ActorRef<SupervisorMessage>, reason: &str) {
+        self.stopping = true;
+        let state = self.driver.state();
+        self.published.send_replace(Arc::new(state.clone()));
+        for port in std::mem::take(&mut self.draining) {
+            reply(port, state.clone());
+        }
+        self.children.stop();
+        myself.stop(Some(reason.to_owned()));
+    }
+}
+
+/// Hands the effects of a pass to the executors, in one message each.
+struct Batches<'a> {
+    children: &'a Children,
+}
+
+impl EffectSink for Batches<'_> {
+    fn submit(&mut self, effects: &[PlannedEffect]) -> Vec<Refused> {
+        let mut batches: BTreeMap<&ProviderKind, Vec<PlannedEffect>> = BTreeMap::new();
+        for effect in effects {
+            batches.entry(&effect.provider).or_default().push(effect.clone());
+        }
+        let mut refused = Vec::new();
+        for (provider, batch) in batches {
+            let operations: Vec<_> = batch.iter().map(|effect| effect.operation).collect();
+            if !self.children.tell(provider, ExecutorMessage::Submit(batch)) {
+                let reason: Arc<str> = "the executor is restarting".into();
+                let refuse = |operation| Refused {
+                    operation,
+                    reason: reason.clone(),
+                };
+                refused.extend(operations.into_iter().map(refuse));
+            }
+        }
+        refused
+    }
+
+    fn retire(&mut self, attempt: NodeAttemptId) {
+        self.children.tell_all(|| ExecutorMessage::Retire(attempt));
+    }
+}
