@@ -1,6 +1,6 @@
 //! How a fleet ends.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -19,7 +19,11 @@ fn a_second_signal_leaves_at_once_and_the_next_fleet_finishes_the_work() {
     first.until_event("detached");
     let ended = first.end();
     assert_eq!(ended.code, Some(1));
-    assert!(ended.summary()["left"].as_u64().unwrap() >= 2, "{}", ended.summary());
+    assert!(
+        ended.summary()["left"].as_u64().unwrap() >= 2,
+        "{}",
+        ended.summary()
+    );
     assert!(world.state().join("detached.json").exists());
     let ended = world.fleet(["--once"]).end();
     ended.assert_clean();
@@ -33,7 +37,10 @@ fn the_timeout_ends_a_fleet_that_cannot_converge_and_nothing_is_left() {
     let ended = world.fleet(["--once", "--timeout", "2"]).end();
     assert_eq!(ended.code, Some(1));
     let summary = ended.summary();
-    assert_eq!((&summary["converged"], &summary["left"]), (&false.into(), &0.into()));
+    assert_eq!(
+        (&summary["converged"], &summary["left"]),
+        (&false.into(), &0.into())
+    );
     assert_eq!(ended.count("draining"), 1);
 }
 
@@ -53,10 +60,7 @@ fn an_idle_fleet_wakes_up_for_nothing() {
     let mut before = (0, 0);
     for _ in 0..2 {
         before = count();
-        let began = Instant::now();
-        while let Some(rest) = WINDOW.checked_sub(began.elapsed()) {
-            std::thread::sleep(rest);
-        }
+        std::thread::sleep(WINDOW);
     }
     let after = count();
     let (ours, theirs) = (after.0 - before.0, after.1 - before.1);
@@ -71,8 +75,11 @@ fn wake_ups(pid: u32) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let of_thread = |thread: std::fs::DirEntry| {
         let status = std::fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        line.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or(0)
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok())
+            .unwrap_or(0)
     };
     threads.flatten().map(of_thread).sum()
 }

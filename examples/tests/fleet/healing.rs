@@ -8,7 +8,11 @@ use crate::{group, workers};
 /// Agents that would fail, and make the attempt fail, while another agent of their slot lives.
 fn exclusive(count: u32) -> String {
     let start = r#"exec flock -n "$OLDPLACE/$NODEWRIGHT_NODE.lock" "$FLEET" agent"#;
-    group("workers", count, &start.replace("$OLDPLACE", "$NODEWRIGHT_MACHINE/.."))
+    group(
+        "workers",
+        count,
+        &start.replace("$OLDPLACE", "$NODEWRIGHT_MACHINE/../.."),
+    )
 }
 
 #[test]
@@ -30,7 +34,12 @@ fn of_two_hundred_processes_twenty_are_killed_and_replaced() {
     let ended = world.fleet(["--once", "--kill", "20"]).end();
     ended.assert_clean();
     let summary = ended.summary();
-    for (key, value) in [("nodes", 200), ("replaced", 20), ("created", 220), ("destroyed", 220)] {
+    for (key, value) in [
+        ("nodes", 200),
+        ("replaced", 20),
+        ("created", 220),
+        ("destroyed", 220),
+    ] {
         assert_eq!(summary[key], value, "{summary}");
     }
     assert_never_two_machines_of_a_slot(&ended.heard);
@@ -55,7 +64,10 @@ fn after_a_killed_fleet_the_next_one_ends_each_old_machine_before_its_slot_is_fi
     ended.assert_clean();
     assert_eq!(ended.count("machine-found"), 5);
     let summary = ended.summary();
-    assert_eq!((&summary["created"], &summary["destroyed"]), (&5.into(), &10.into()));
+    assert_eq!(
+        (&summary["created"], &summary["destroyed"]),
+        (&5.into(), &10.into())
+    );
     assert_never_two_machines_of_a_slot(&ended.heard);
 }
 
@@ -83,14 +95,24 @@ fn what_was_detached_is_taken_over_with_the_same_processes() {
     assert_eq!(before.len(), 4);
     let mut second = world.fleet([]);
     second.until_converged(1);
-    assert_eq!(second.heard.iter().filter(|line| line["event"] == "resumed").count(), 1);
+    assert_eq!(
+        second
+            .heard
+            .iter()
+            .filter(|line| line["event"] == "resumed")
+            .count(),
+        1
+    );
     assert_eq!(world.holders(), before);
     assert!(!world.state().join("detached.json").exists());
     second.signal(Signal::TERM);
     let ended = second.end();
     ended.assert_clean();
     let summary = ended.summary();
-    assert_eq!((&summary["created"], &summary["destroyed"]), (&0.into(), &4.into()));
+    assert_eq!(
+        (&summary["created"], &summary["destroyed"]),
+        (&0.into(), &4.into())
+    );
 }
 
 #[test]
@@ -99,7 +121,10 @@ fn what_died_while_nobody_looked_is_replaced_by_whoever_takes_over() {
     assert_eq!(world.fleet(["--detach"]).end().code, Some(0));
     let before = world.holders();
     let (victim, _) = before["workers-1"];
-    let survivor = world.survivors().into_iter().find(|one| u64::from(one.pid) == victim);
+    let survivor = world
+        .survivors()
+        .into_iter()
+        .find(|one| u64::from(one.pid) == victim);
     let pid = i32::try_from(survivor.unwrap().pid).unwrap();
     rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     let mut second = world.fleet([]);

@@ -29,7 +29,11 @@ fn group(name: &str, count: u32, start: &str) -> String {
 fn shown(name: &str, state: &World, options: &[&str]) -> world::Ended {
     let shape = Path::new(env!("CARGO_MANIFEST_DIR")).join("shapes").join(name);
     let state_dir = state.path().join(".nodewright");
-    let first = [shape.as_os_str(), OsStr::new("--state-dir"), state_dir.as_os_str()];
+    let first = [
+        shape.as_os_str(),
+        OsStr::new("--state-dir"),
+        state_dir.as_os_str(),
+    ];
     Running::start(first, options.iter().copied()).end()
 }
 

@@ -62,7 +62,7 @@ impl World {
     }
 
     /// Starts a fleet on the shape, told in JSON.
-    pub(crate) fn fleet<'a>(&self, options: impl IntoIterator<Item = &'a str>) -> Running {
+    pub(crate) fn fleet<'b>(&self, options: impl IntoIterator<Item = &'b str>) -> Running {
         Running::start([self.shape().as_os_str(), OsStr::new("--json")], options)
     }
 
@@ -134,9 +134,9 @@ pub(crate) struct Ended {
 
 impl Running {
     /// Starts a fleet. Its output is read all the time: none waits for a reader.
-    pub(crate) fn start<'a>(
+    pub(crate) fn start<'a, 'b>(
         first: impl IntoIterator<Item = &'a OsStr>,
-        options: impl IntoIterator<Item = &'a str>,
+        options: impl IntoIterator<Item = &'b str>,
     ) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_fleet"))
             .args(first)
@@ -237,14 +237,25 @@ impl Ended {
     /// What stands in the last line.
     pub(crate) fn summary(&self) -> &Value {
         let last = self.heard.last().unwrap_or(&Value::Null);
-        assert!(last["summary"].is_object(), "{}\n{}", tail(&self.heard), self.stderr);
+        assert!(
+            last["summary"].is_object(),
+            "{}\n{}",
+            tail(&self.heard),
+            self.stderr
+        );
         &last["summary"]
     }
 
     /// All went as asked, and nothing is left.
     pub(crate) fn assert_clean(&self) {
         let summary = self.summary();
-        assert_eq!(summary["converged"], true, "{}\n{}", tail(&self.heard), self.stderr);
+        assert_eq!(
+            summary["converged"],
+            true,
+            "{}\n{}",
+            tail(&self.heard),
+            self.stderr
+        );
         assert_eq!(summary["left"], 0, "{summary}");
         assert_eq!(summary["missed"], Value::Null, "{summary}");
         assert_eq!(self.code, Some(0), "{summary}\n{}", self.stderr);
@@ -255,7 +266,11 @@ impl Ended {
         assert_eq!(self.code, Some(2), "{}\n{}", tail(&self.heard), self.stderr);
         let summary = self.summary();
         assert_eq!((&summary["created"], &summary["left"]), (&0.into(), &0.into()));
-        assert!(self.refused().iter().all(|mistake| mistake["message"].is_string()));
+        assert!(
+            self.refused()
+                .iter()
+                .all(|mistake| mistake["message"].is_string())
+        );
     }
 
     /// The mistakes that were told.
@@ -287,7 +302,10 @@ pub(crate) fn assert_never_two_machines_of_a_slot(heard: &[Value]) {
             (Some("machine-found"), _)
             | (Some("stage-reached"), Some("lease-created" | "endpoint-known" | "bootstrap-running")) => {
                 let held = holding.insert(node, attempt);
-                assert!(held.is_none_or(|held| held == attempt), "{node}: {held:?} and {attempt}");
+                assert!(
+                    held.is_none_or(|held| held == attempt),
+                    "{node}: {held:?} and {attempt}"
+                );
             }
             (Some("stage-reached"), Some("destroyed")) => {
                 holding.remove(node);

@@ -24,7 +24,9 @@ fn live(options: &AgentOptions) -> anyhow::Result<u8> {
     if options.leave_session {
         rustix::process::setsid().context("leaving the session")?;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
     let _entered = runtime.enter();
     // Whoever listens for a signal is not ended by it.
     let _ignored = options

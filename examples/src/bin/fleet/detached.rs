@@ -37,7 +37,9 @@ impl Detached {
             Refusal::whole(self.path.display(), format!("{error}; {advice}"))
         };
         match fs::read(&self.path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| refused(&error)),
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(|error| refused(&error)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(refused(&error)),
         }
@@ -77,6 +79,9 @@ mod tests {
         assert_eq!(detached.read(), Ok(None));
         fs::write(detached.path(), "{").unwrap();
         let refusal = detached.read().unwrap_err().to_string();
-        assert!(refusal.contains("detached.json") && refusal.contains("remove it"), "{refusal}");
+        assert!(
+            refusal.contains("detached.json") && refusal.contains("remove it"),
+            "{refusal}"
+        );
     }
 }

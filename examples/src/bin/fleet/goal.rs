@@ -52,9 +52,14 @@ impl Goal {
         }
     }
 
+    /// The generation that was accepted last.
+    pub(crate) fn latest(&self) -> Generation {
+        *self.latest.borrow()
+    }
+
     /// Whether all is done: the latest generation was reached, and all that was killed replaced.
     pub(crate) fn is_reached(&self) -> bool {
-        self.reached.get() >= Some(*self.latest.borrow()) && self.healed.get()
+        self.reached.get() >= Some(self.latest()) && self.healed.get()
     }
 
     /// Reaches for the latest generation, and kills and heals if asked to. Ends then if it is to be reached
@@ -148,7 +153,7 @@ impl Goal {
                 Ok(Ok(Some(shape)))
             }
             Ok(Accepted::Unchanged(_)) => Ok(Ok(None)),
-            Err(UpdateError::Stopped) => Err(Stopped),
+            Err(UpdateError::Stopped(stopped)) => Err(stopped),
             Err(error) => Ok(Err(Refusal::whole(source.path().display(), chain(&error)))),
         }
     }

@@ -129,7 +129,10 @@ mod tests {
         let shape = Source::open(&path).unwrap().shape(Generation(1)).unwrap();
         let needed = 20 * ProcessBackend::FILES_PER_MACHINE + Capacity::BESIDES;
         assert_eq!(Capacity { files: needed }.check(&shape), Ok(()));
-        let refusal = Capacity { files: needed - 1 }.check(&shape).unwrap_err().to_string();
+        let refusal = Capacity { files: needed - 1 }
+            .check(&shape)
+            .unwrap_err()
+            .to_string();
         for number in [20, needed, needed - 1, 19] {
             assert!(refusal.contains(&number.to_string()), "{refusal}");
         }

@@ -140,7 +140,13 @@ mod tests {
             stage: Stage::Joined,
             ready,
         };
-        let mut victims = Victims([(node("w-0"), NodeAttemptId::new(4)), (node("w-1"), NodeAttemptId::new(5))].into());
+        let mut victims = Victims(
+            [
+                (node("w-0"), NodeAttemptId::new(4)),
+                (node("w-1"), NodeAttemptId::new(5)),
+            ]
+            .into(),
+        );
         victims.hear(&reached("w-0", 4, true));
         victims.hear(&reached("w-0", 9, false));
         victims.hear(&reached("w-2", 9, true));

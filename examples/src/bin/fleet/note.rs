@@ -47,7 +47,9 @@ pub(crate) enum Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Resumed { machines } => write!(f, "took over {machines} machines that an earlier fleet left"),
+            Self::Resumed { machines } => {
+                write!(f, "took over {machines} machines that an earlier fleet left")
+            }
             Self::Converged { generation } => write!(f, "generation {generation} is reached"),
             Self::EditRefused { text, .. } => write!(f, "saved, but not used:\n{text}"),
             Self::Killed { node, attempt } => write!(f, "{node}: killed the holder of attempt {attempt}"),

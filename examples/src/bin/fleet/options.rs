@@ -14,7 +14,11 @@ use clap::{Args, Parser, Subcommand};
 /// Exit status: 0 if all went as asked; 1 if the shape was not reached or something was left, or after the
 /// timeout; 2 if the input is bad or another fleet works on the run: then nothing was started.
 #[derive(Debug, Parser)]
-#[command(name = "fleet", args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    name = "fleet",
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -86,7 +90,9 @@ pub(crate) struct AgentOptions {
 
 /// A time above zero, in seconds, which may have a fraction.
 fn seconds(text: &str) -> Result<Duration, String> {
-    let number: f64 = text.parse().map_err(|_| "is not a number of seconds".to_owned())?;
+    let number: f64 = text
+        .parse()
+        .map_err(|_| "is not a number of seconds".to_owned())?;
     let duration = Duration::try_from_secs_f64(number).map_err(|error| error.to_string())?;
     if duration.is_zero() {
         return Err("has to be above zero".to_owned());

@@ -209,7 +209,15 @@ mod tests {
             .keys()
             .map(String::as_str)
             .collect();
-        for key in ["converged", "nodes", "replaced", "created", "destroyed", "left", "seconds"] {
+        for key in [
+            "converged",
+            "nodes",
+            "replaced",
+            "created",
+            "destroyed",
+            "left",
+            "seconds",
+        ] {
             assert!(keys.contains(&key), "{keys:?}");
         }
         assert_eq!((lines.len(), keys.len()), (3, 7));
@@ -218,7 +226,10 @@ mod tests {
     #[test]
     fn a_plain_line_says_how_long_after_the_start() {
         let text = printed(Form::Plain);
-        assert!(text.starts_with("    1.500s generation 2 accepted: 3 nodes\n"), "{text}");
+        assert!(
+            text.starts_with("    1.500s generation 2 accepted: 3 nodes\n"),
+            "{text}"
+        );
         assert_eq!(text.lines().count(), 2);
     }
 

@@ -81,7 +81,10 @@ impl Progress {
         for (stage, _) in self.slots.values() {
             *counts.entry(*stage).or_default() += 1;
         }
-        let counts: Vec<String> = counts.iter().map(|(stage, count)| format!("{count} {stage}")).collect();
+        let counts: Vec<String> = counts
+            .iter()
+            .map(|(stage, count)| format!("{count} {stage}"))
+            .collect();
         counts.join(", ")
     }
 }
@@ -95,9 +98,14 @@ mod tests {
     #[test]
     fn counts_follow_the_events_of_each_slot() {
         let mut progress = Progress::new(2);
-        let (attempt, node) = (NodeAttemptId::FIRST, |name: &str| name.parse::<LogicalNodeId>().unwrap());
+        let (attempt, node) = (NodeAttemptId::FIRST, |name: &str| {
+            name.parse::<LogicalNodeId>().unwrap()
+        });
         for name in ["w-0", "w-1"] {
-            progress.event(&EventKind::Inserted { node: node(name), attempt });
+            progress.event(&EventKind::Inserted {
+                node: node(name),
+                attempt,
+            });
         }
         progress.event(&EventKind::StageReached {
             node: node("w-1"),
@@ -105,8 +113,14 @@ mod tests {
             stage: Stage::Dormant,
             ready: true,
         });
-        assert_eq!((progress.ready(), progress.counts().as_str()), (1, "1 new, 1 dormant"));
-        progress.event(&EventKind::Reaped { node: node("w-0"), attempt });
+        assert_eq!(
+            (progress.ready(), progress.counts().as_str()),
+            (1, "1 new, 1 dormant")
+        );
+        progress.event(&EventKind::Reaped {
+            node: node("w-0"),
+            attempt,
+        });
         assert_eq!(progress.counts(), "1 dormant");
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Source {
 impl Source {
     /// Reads a file for the first time. # Errors: that it cannot be read, or is not named as a shape.
     pub(crate) fn open(path: &Path) -> Result<Self, Refusal> {
-        let shown = path.display();
+        let shown = &path.display();
         let format = ShapeFormat::from_path(path).map_err(|error| Refusal::whole(shown, error))?;
         let bytes = read(path).map_err(|error| Refusal::whole(shown, error))?;
         let stem = path.file_stem().map(|stem| stem.to_string_lossy());

@@ -60,7 +60,11 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{}: {} nodes, {} replaced, {} machines created, {} destroyed, {left} processes left, {:.1} s",
-            if self.converged { "converged" } else { "not converged" },
+            if self.converged {
+                "converged"
+            } else {
+                "not converged"
+            },
             self.nodes,
             self.replaced,
             self.created,

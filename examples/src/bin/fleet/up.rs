@@ -71,7 +71,11 @@ pub(crate) fn run(options: &UpOptions) -> ExitCode {
     };
     printer.summary(&summary.counted(&tally));
     let as_asked = ending.as_asked && ending.converged && (ending.meant_to_stay || left == Some(0));
-    if as_asked { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if as_asked {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Where the machines of the run are looked for.
@@ -168,18 +172,22 @@ impl Fleet {
         };
         // From here on a signal is answered, not obeyed blindly.
         let signals = Signals::listen().map_err(|error| refused("listening for signals", &error))?;
-        let edits = Edits::of(ground.source.path()).map_err(|error| refused("watching the folder", &error))?;
+        let edits =
+            Edits::of(ground.source.path()).map_err(|error| refused("watching the folder", &error))?;
         let own = std::env::current_exe().map_err(|error| refused("finding this program", &error))?;
         let mut config = ProcessConfig::new(&ground.directory);
         config.env = BTreeMap::from([("FLEET".to_owned(), own.to_string_lossy().into_owned())]);
-        let backend = ProcessBackend::open(config).map_err(|error| refused("opening the state directory", &error))?;
+        let backend =
+            ProcessBackend::open(config).map_err(|error| refused("opening the state directory", &error))?;
         let mut config = Config::new(ground.shape.clone())
             .policy(policy(options))
             .provider(provider(), backend.clone());
         if let Some(state) = ground.left.clone() {
             config = config.resume(state);
         }
-        let cluster = Cluster::spawn(config).await.map_err(|error| refused("starting", &error))?;
+        let cluster = Cluster::spawn(config)
+            .await
+            .map_err(|error| refused("starting", &error))?;
         if ground.left.is_some()
             && let Err(error) = ground.detached.remove()
         {
@@ -238,7 +246,9 @@ impl Fleet {
             meant_to_stay: false,
         };
         match reason {
-            Reason::Stopped => goal.notes.tell(Note::Trouble { trouble: reason.text() }),
+            Reason::Stopped => goal.notes.tell(Note::Trouble {
+                trouble: reason.text(),
+            }),
             Reason::Done if options.detach => {
                 ending.meant_to_stay = true;
                 ending.as_asked = detach(&goal, "as asked", &detached).await;
@@ -277,11 +287,17 @@ async fn detach(goal: &Goal, because: &str, detached: &Detached) -> bool {
         goal.notes.tell(Note::Trouble { trouble });
         false
     };
-    let state = match timeout(STOP_GRACE, goal.cluster.shutdown(Shutdown::Detach)).await {
+    let mut state = match timeout(STOP_GRACE, goal.cluster.shutdown(Shutdown::Detach)).await {
         Ok(Ok(state)) => state,
-        Ok(Err(Stopped)) => return trouble("the cluster has stopped; the next start replaces what is left".to_owned()),
-        Err(_) => return trouble("the cluster does not stop; the next start replaces what is left".to_owned()),
+        Ok(Err(Stopped)) => {
+            return trouble("the cluster has stopped; the next start replaces what is left".to_owned());
+        }
+        Err(_) => {
+            return trouble("the cluster does not stop; the next start replaces what is left".to_owned());
+        }
     };
+    // A drain reaches for an emptiness of a generation of its own, which no file knows of.
+    state.observed_generation = state.observed_generation.min(goal.latest());
     if let Err(error) = detached.write(&state) {
         let path = detached.path().display();
         return trouble(format!("{path}: {error}; the next start replaces what is left"));
