@@ -5,6 +5,7 @@ use std::cell::Cell;
 use nodewright::driver::Accepted;
 use nodewright::id::RunId;
 use nodewright::shape::{ClusterShape, Generation};
+use nodewright::status::Summary;
 use nodewright::{Cluster, Stopped, UpdateError};
 use nodewright_backends::process::ProcessBackend;
 use tokio::sync::watch;
@@ -57,9 +58,11 @@ impl Goal {
         *self.latest.borrow()
     }
 
-    /// Whether all is done: the latest generation was reached, and all that was killed replaced.
-    pub(crate) fn is_reached(&self) -> bool {
-        self.reached.get() >= Some(self.latest()) && self.healed.get()
+    /// Whether all is done: the latest generation was reached, by now at the latest, and all that was killed
+    /// is replaced.
+    pub(crate) fn is_reached(&self, now: &Summary) -> bool {
+        let is_so = now.converged && now.generation == self.latest();
+        (is_so || self.reached.get() >= Some(self.latest())) && self.healed.get()
     }
 
     /// Reaches for the latest generation, and kills and heals if asked to. Ends then if it is to be reached
@@ -97,7 +100,6 @@ impl Goal {
         let machines = victims.len();
         kill::healed(victims, events, &self.cluster.view()).await?;
         self.notes.tell(Note::Healed { machines });
-        // Fewer than were asked for is not what was asked for.
         self.healed.set(true);
         Ok(())
     }

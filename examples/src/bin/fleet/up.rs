@@ -9,7 +9,7 @@ use std::time::Duration;
 use nodewright::id::{NodeAttemptId, RunId};
 use nodewright::policy::Policy;
 use nodewright::state::ClusterState;
-use nodewright::{Cluster, Config, Shutdown, Stopped};
+use nodewright::{Cluster, Config, Events, Shutdown, Stopped};
 use nodewright_backends::process::{ProcessBackend, ProcessConfig, census};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -124,6 +124,7 @@ struct Fleet {
     ground: Ground,
     backend: ProcessBackend,
     cluster: Cluster,
+    events: Events,
     signals: Signals,
     edits: Edits,
 }
@@ -188,6 +189,8 @@ impl Fleet {
         let cluster = Cluster::spawn(config)
             .await
             .map_err(|error| refused("starting", &error))?;
+        // At once: what it does first is to be told, too.
+        let events = cluster.subscribe();
         if ground.left.is_some()
             && let Err(error) = ground.detached.remove()
         {
@@ -197,6 +200,7 @@ impl Fleet {
             ground,
             backend,
             cluster,
+            events,
             signals,
             edits,
         })
@@ -221,8 +225,8 @@ impl Fleet {
         printer.begin(node_count(&shape));
         let held: Vec<_> = left.iter().flat_map(holding).collect();
         let resumed = left.is_some().then_some(held.len());
-        let (events, view) = (self.cluster.subscribe(), self.cluster.view());
-        let (reporter, notes) = Reporter::begin(printer, Tally::new(held), events, view);
+        let view = self.cluster.view();
+        let (reporter, notes) = Reporter::begin(printer, Tally::new(held), self.events, view);
         if let Some(machines) = resumed {
             notes.tell(Note::Resumed { machines });
         }
@@ -238,10 +242,10 @@ impl Fleet {
                 Err(Stopped) => Reason::Stopped,
             },
         };
-        let nodes = goal.cluster.status().await.map_or(0, |status| status.ready);
+        let status = goal.cluster.status().await.unwrap_or_default();
         let mut ending = Ending {
-            converged: goal.is_reached(),
-            nodes,
+            converged: goal.is_reached(&status),
+            nodes: status.ready,
             as_asked: matches!(reason, Reason::Done | Reason::Asked(_)),
             meant_to_stay: false,
         };
