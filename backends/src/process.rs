@@ -120,7 +120,7 @@ impl ProcessBackend {
     }
 
     /// Kills the holder of this machine, as an accident would, and nothing else of it. False where it is
-    /// not alive.
+    /// not alive. Like all methods it is called inside a runtime.
     ///
     /// # Errors
     ///
@@ -160,12 +160,15 @@ impl EffectBackend for ProcessBackend {
     }
 
     async fn create_lease(&self, call: &Call, spec: &LogicalNodeSpec) -> Result<CreatedLease, EffectError> {
-        self.host.create(call, spec).await
+        unless_cancelled(call, self.host.create(call, spec)).await
     }
 
     async fn find_lease(&self, call: &Call) -> Result<Option<CreatedLease>, EffectError> {
-        let found = self.host.find(&call.identity).await;
-        found.map_err(|error| EffectError::definite(format!("looking for the machine: {error}")))
+        let found = async {
+            let found = self.host.find(&call.identity).await;
+            found.map_err(|error| EffectError::definite(format!("looking for the machine: {error}")))
+        };
+        unless_cancelled(call, found).await
     }
 
     async fn lookup_endpoint(
@@ -201,8 +204,11 @@ impl EffectBackend for ProcessBackend {
     }
 
     async fn destroy_lease(&self, call: &Call, lease: &LeaseFacts) -> Result<Destroyed, EffectError> {
-        let destroyed = self.host.destroy(&call.identity, &lease.id).await;
-        destroyed.map_err(|error| EffectError::ambiguous(format!("ending the machine: {error}")))
+        let destroyed = async {
+            let destroyed = self.host.destroy(&call.identity, &lease.id).await;
+            destroyed.map_err(|error| EffectError::ambiguous(format!("ending the machine: {error}")))
+        };
+        unless_cancelled(call, destroyed).await
     }
 
     async fn list_leases(&self, run: &RunId) -> Result<Inventory, EffectError> {
@@ -216,5 +222,17 @@ impl EffectBackend for ProcessBackend {
             tracing::warn!(%run, %error, "machines of an earlier process are not watched");
         }
         std::future::pending().await
+    }
+}
+
+/// Does the work of a call, unless nobody waits for it any more.
+async fn unless_cancelled<T>(
+    call: &Call,
+    work: impl Future<Output = Result<T, EffectError>>,
+) -> Result<T, EffectError> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = call.cancel.cancelled() => Err(EffectError::ambiguous("the call was cancelled")),
     }
 }

@@ -198,9 +198,7 @@ impl Host {
         if ended == Destroyed::Gone {
             self.machines.forget(place);
             remove_prepared(place)?;
-            let unreadable = LeaseId::new(format!("{}.unreadable", self.name_lease()));
-            let lease = record.map_or(&unreadable, |record| &record.lease);
-            self.places.remove(place, lease).await?;
+            self.places.remove(place, &self.name_lease()).await?;
         }
         Ok(ended)
     }

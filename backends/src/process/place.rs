@@ -66,17 +66,17 @@ impl Places {
     }
 
     /// Takes a machine's files out of sight in one step, so that none is ever seen half-removed, and then
-    /// removes them. False where there were none.
-    pub(super) async fn remove(&self, place: &Place, lease: &LeaseId) -> io::Result<bool> {
-        let trash = self.trash.join(lease.as_str());
+    /// removes them, under a name that nobody else uses.
+    pub(super) async fn remove(&self, place: &Place, name: &str) -> io::Result<()> {
+        let trash = self.trash.join(name);
         match fs::rename(&place.directory, &trash) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         }
         tokio::task::spawn_blocking(move || match fs::remove_dir_all(trash) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(true),
+            _ => Ok(()),
         })
         .await
         .map_err(io::Error::other)?

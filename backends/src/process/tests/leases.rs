@@ -318,3 +318,20 @@ async fn a_destroy_that_is_dropped_is_finished_by_the_next() {
     let again = world.backend.destroy_lease(&call("w-1"), &created.lease).await;
     assert_eq!(again, Ok(Destroyed::Gone));
 }
+
+#[tokio::test]
+async fn a_cancelled_call_ends_at_once_and_says_that_it_knows_nothing() {
+    let world = World::new();
+    let created = world.create("w-1").await;
+    let line = "trap '' TERM; echo up; while :; do sleep 1000; done";
+    lines_until(&mut world.start("w-1", line).await, "up").await;
+    let call = call("w-1");
+    let destroyed = world.backend.destroy_lease(&call, &created.lease);
+    let cancelled = async {
+        stopped(&world, "w-1").await;
+        call.cancel.cancel();
+    };
+    let (destroyed, ()) = tokio::join!(destroyed, cancelled);
+    assert_eq!(destroyed.unwrap_err().kind, FailureKind::Ambiguous);
+    world.destroy("w-1", &created).await;
+}

@@ -1,4 +1,6 @@
-use super::super::handle::ProcessKey;
+use super::super::handle::Process;
+use super::super::job::Job;
+use super::super::stat::ProcessStat;
 use super::*;
 
 #[tokio::test]
@@ -89,21 +91,14 @@ async fn a_later_process_finds_the_same_machines_and_sees_them_die() {
     assert!(world.backend.kill_holder(&call("w-2").identity).unwrap());
     assert_eq!(next_loss(&mut losses).await.node, call("w-2").identity.node);
     // A child of ours leaves no zombie.
-    assert!(
-        super::super::stat::ProcessStat::read(holder.pid)
-            .unwrap()
-            .is_none()
-    );
-    let agent: Vec<u32> = before.into_iter().filter(|pid| *pid != holder.pid).collect();
-    let holder = world.record("w-1").holder.unwrap();
-    let agent = agent.into_iter().find(|pid| {
-        std::fs::read(format!("/proc/{pid}/cmdline"))
-            .unwrap()
-            .starts_with(b"sleep")
-            && *pid != holder.pid
-    });
-    let agent = ProcessKey::of(agent.unwrap()).unwrap().unwrap();
-    let agent = super::super::handle::Process::open(agent).unwrap().unwrap();
+    assert!(ProcessStat::read(holder.pid).unwrap().is_none());
+    let agent = Job::of(&world.place("w-1"), START_JOB)
+        .unwrap()
+        .keys()
+        .unwrap()
+        .unwrap()
+        .main;
+    let agent = Process::open(agent).unwrap().unwrap();
     agent.signal(rustix::process::Signal::KILL).unwrap();
     let loss = next_loss(&mut losses).await;
     assert!(loss.reason.contains("agent"), "{}", loss.reason);
