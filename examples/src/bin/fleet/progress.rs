@@ -29,6 +29,8 @@ impl Progress {
     /// Shows what an event changes.
     pub(crate) fn event(&mut self, event: &EventKind) {
         match event {
+            // While everything is taken down the bar runs back from where it was.
+            EventKind::ShapeAccepted { nodes: 0, .. } => return,
             EventKind::ShapeAccepted { nodes, .. } => self.bar.set_length(*nodes),
             EventKind::Inserted { node, .. } | EventKind::Restarted { node, .. } => {
                 self.slots.insert(node.clone(), (Stage::New, false));
