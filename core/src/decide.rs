@@ -138,14 +138,19 @@ pub enum Decision {
         until: Option<Timestamp>,
     },
     /// Something about it cannot go on.
-    Faulty(NodeFault),
+    Faulty {
+        /// What.
+        fault: NodeFault,
+        /// When it may have something to do all the same.
+        until: Option<Timestamp>,
+    },
 }
 
 impl Decision {
     /// The moment that the decision waits for.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::Wait { until, .. } | Self::Halted { until } => *until,
+            Self::Wait { until, .. } | Self::Halted { until } | Self::Faulty { until, .. } => *until,
             _ => None,
         }
     }
@@ -346,7 +351,7 @@ impl Ladder<'_> {
         let net = match node.retry.last_command {
             Some((last, at)) if last == kind => match after(at, net(policy, kind)) {
                 Ok(at) => Some(at),
-                Err(fault) => return Decision::Faulty(fault),
+                Err(fault) => return self.faulty(fault),
             },
             _ => None,
         };
@@ -354,11 +359,19 @@ impl Ladder<'_> {
             return self.wait(WaitReason::Backoff(kind), Some(at));
         }
         if node.next_sequence == u32::MAX {
-            return Decision::Faulty(NodeFault::SequencesExhausted);
+            return self.faulty(NodeFault::SequencesExhausted);
         }
         match after(now, policy.operation_timeout) {
             Ok(_) => Decision::Dispatch(kind),
-            Err(fault) => Decision::Faulty(fault),
+            Err(fault) => self.faulty(fault),
+        }
+    }
+
+    /// A node that cannot go on still fails when its time is up.
+    fn faulty(&self, fault: NodeFault) -> Decision {
+        Decision::Faulty {
+            fault,
+            until: self.moment(),
         }
     }
 }
@@ -371,3 +384,6 @@ pub(crate) fn net(policy: &Policy, kind: CommandKind) -> std::time::Duration {
         policy.initial_delay
     }
 }
+
+#[cfg(test)]
+mod tests;

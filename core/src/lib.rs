@@ -36,6 +36,8 @@ pub mod orphan;
 pub mod pace;
 pub mod plan;
 pub mod policy;
+#[cfg(test)]
+mod sample;
 pub mod shape;
 pub mod state;
 pub mod status;

@@ -141,6 +141,7 @@ pub(crate) fn reconcile_orphan(
     now: Timestamp,
 ) -> Decision {
     let wait = |on, until| Decision::Wait { on, until };
+    let faulty = |fault| Decision::Faulty { fault, until: None };
     if let Some(pending) = &orphan.pending {
         let until = Some(pending.deadline).filter(|at| !pending.expiring && *at > now);
         return wait(
@@ -166,7 +167,7 @@ pub(crate) fn reconcile_orphan(
         .last_dispatch
         .map(|at| after(at, net(policy, CommandKind::DestroyLease)))
     {
-        Some(Err(fault)) => return Decision::Faulty(fault),
+        Some(Err(fault)) => return faulty(fault),
         Some(Ok(at)) => Some(at),
         None => None,
     };
@@ -182,10 +183,10 @@ pub(crate) fn reconcile_orphan(
         return wait(WaitReason::Orphan, None);
     }
     if state.next_sequence(&key.node, key.attempt) == u32::MAX {
-        return Decision::Faulty(NodeFault::SequencesExhausted);
+        return faulty(NodeFault::SequencesExhausted);
     }
     if let Err(fault) = after(now, policy.operation_timeout) {
-        return Decision::Faulty(fault);
+        return faulty(fault);
     }
     turns.0.insert(turn);
     Decision::Dispatch(CommandKind::DestroyLease)

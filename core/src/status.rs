@@ -55,7 +55,7 @@ impl Why {
                     reason: halt.map_or_else(|| "halted".into(), |halt| halt.reason.clone()),
                 }
             }
-            Decision::Faulty(fault) => Self::Faulty {
+            Decision::Faulty { fault, .. } => Self::Faulty {
                 fault: fault.to_string(),
             },
         }

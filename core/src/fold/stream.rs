@@ -12,10 +12,14 @@ use crate::observation::Folded;
 pub(super) fn started(node: &mut ManagedNode, session: BootstrapSessionId, cx: &mut Context<'_>) {
     let over = node.ready
         || session.attempt() != node.attempt
-        || node.ended_bootstrap == Some(session)
+        || node.ended_bootstrap >= Some(session)
         || node.active_bootstrap.is_some_and(|active| active > session);
     if !over {
         activate(node, session, cx);
+        push_stall(node, cx);
+    } else if node.join.is_some() && node.is_lively() && !node.ready && node.active_bootstrap.is_none() {
+        // The join came while this start was still to be answered, and its session is over.
+        node.hand_off(Stage::Dormant);
     }
 }
 
@@ -24,6 +28,15 @@ pub(super) fn fold(node: &mut ManagedNode, seen: &StreamObservation, cx: &mut Co
     let session = seen.session;
     if session.attempt() != node.attempt {
         return Folded::Stale;
+    }
+    // What is as old as what is known changes nothing, so it names no session either. A join that was overtaken
+    // is proof all the same.
+    let known = node.bootstrap.as_ref().filter(|facts| facts.session == session);
+    if seen.sequence <= known.map_or(0, |facts| facts.sequence) {
+        return match &seen.event {
+            StreamEvent::Joined(agent) => super::joined(node, agent, cx),
+            _ => Folded::Stale,
+        };
     }
     if node.active_bootstrap != Some(session) {
         if !may_name(node, session) {
@@ -36,9 +49,6 @@ pub(super) fn fold(node: &mut ManagedNode, seen: &StreamObservation, cx: &mut Co
         activate(node, session, cx);
     }
     let facts = node.bootstrap.get_or_insert_with(|| no_facts(session));
-    if facts.session == session && seen.sequence <= facts.sequence {
-        return Folded::Stale;
-    }
     facts.sequence = seen.sequence;
     match &seen.event {
         StreamEvent::Stage(stage) => {

@@ -67,7 +67,10 @@ impl Draft {
                 let claim = self.claim(order, who, kind, node.retry.waiting_since, now);
                 return Some((node.class_of(kind), claim));
             }
-            Decision::Faulty(fault) => self.faults.push((slot, fault)),
+            Decision::Faulty { fault, until } => {
+                self.faults.push((slot, fault));
+                self.requeue(until);
+            }
             waits => self.requeue(waits.until()),
         }
         None

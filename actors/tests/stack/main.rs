@@ -1,0 +1,5 @@
+//! The whole actor stack over a provider in memory, under paused time: nothing here waits for a real clock.
+
+mod faults;
+mod handle;
+mod support;

@@ -1,0 +1,306 @@
+//! A provider whose next answers can be scripted, a parent that hears what supervisors hear, and shapes.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nodewright::bootstrap::Session;
+use nodewright::effect::{
+    BootstrapSpec, Call, Capabilities, CommandKind, Destroyed, EffectBackend, EffectError, Inventory,
+    LossSink, ObservationSink,
+};
+use nodewright::facts::{CreatedLease, Endpoint, LeaseFacts};
+use nodewright::id::{BootstrapSessionId, LogicalNodeId, RunId};
+use nodewright::shape::{ClusterShape, Generation, NodeGroupSpec};
+use nodewright::template::{BootSpec, LogicalNodeSpec, NodeShape, NodeTemplate, SwarmJoinSpec, Template};
+use nodewright::{Cluster, Config};
+use nodewright_backends::MemoryBackend;
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::{mpsc, watch};
+
+/// What goes wrong with one call.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// It answers this, and nothing happened.
+    Before(EffectError),
+    /// It takes effect, and answers this.
+    After(EffectError),
+    /// It panics before anything happened.
+    PanicBefore,
+    /// It takes effect, and panics.
+    PanicAfter,
+    /// It never answers.
+    Hang,
+    /// It answers after this long, whatever it is told.
+    Slow(Duration),
+}
+
+/// A provider in memory whose calls go wrong as scripted: each fault meets the next call of its kind.
+#[derive(Debug, Clone)]
+pub(crate) struct Scripted {
+    pub(crate) memory: MemoryBackend,
+    script: Arc<Mutex<VecDeque<(CommandKind, Fault)>>>,
+    calls: watch::Sender<Vec<(CommandKind, String)>>,
+    abortable: bool,
+    _token: Arc<()>,
+}
+
+impl Scripted {
+    pub(crate) fn new(script: impl IntoIterator<Item = (CommandKind, Fault)>) -> Self {
+        Self {
+            memory: MemoryBackend::new(),
+            script: Arc::new(Mutex::new(script.into_iter().collect())),
+            calls: watch::Sender::default(),
+            abortable: true,
+            _token: Arc::default(),
+        }
+    }
+
+    pub(crate) fn over(memory: MemoryBackend) -> Self {
+        Self {
+            memory,
+            ..Self::new([])
+        }
+    }
+
+    pub(crate) fn unabortable(self) -> Self {
+        Self {
+            abortable: false,
+            ..self
+        }
+    }
+
+    /// Has it hold a token, which tells whether it still lives.
+    pub(crate) fn holding(self, token: Arc<()>) -> Self {
+        Self {
+            _token: token,
+            ..self
+        }
+    }
+
+    /// All calls so far, with the operation that made each.
+    pub(crate) fn calls(&self) -> Vec<(CommandKind, String)> {
+        self.calls.borrow().clone()
+    }
+
+    /// Resolves once there were that many calls of a kind.
+    pub(crate) async fn until_called(&self, kind: CommandKind, times: usize) {
+        let mut calls = self.calls.subscribe();
+        let count =
+            |calls: &Vec<(CommandKind, String)>| calls.iter().filter(|(called, _)| *called == kind).count();
+        calls
+            .wait_for(|calls| count(calls) >= times)
+            .await
+            .expect("the backend holds the sender");
+    }
+
+    pub(crate) fn count(&self, kind: CommandKind) -> usize {
+        self.calls().iter().filter(|(called, _)| *called == kind).count()
+    }
+
+    async fn play<T>(
+        &self,
+        call: &Call,
+        kind: CommandKind,
+        answer: impl Future<Output = Result<T, EffectError>> + Send,
+    ) -> Result<T, EffectError> {
+        let called = format!("{} {}", call.identity.node, call.operation);
+        self.calls.send_modify(|calls| calls.push((kind, called)));
+        let fault = {
+            let mut script = self.script.lock().unwrap();
+            let next = script.iter().position(|(scripted, _)| *scripted == kind);
+            next.and_then(|next| script.remove(next)).map(|(_, fault)| fault)
+        };
+        match fault {
+            None => answer.await,
+            Some(Fault::Before(error)) => Err(error),
+            Some(Fault::After(error)) => answer.await.and(Err(error)),
+            Some(Fault::PanicBefore) => panic!("as scripted"),
+            Some(Fault::PanicAfter) => {
+                let _ = answer.await;
+                panic!("as scripted")
+            }
+            Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Slow(delay)) => {
+                tokio::time::sleep(delay).await;
+                answer.await
+            }
+        }
+    }
+}
+
+impl EffectBackend for Scripted {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            abortable: self.abortable,
+            ..self.memory.capabilities()
+        }
+    }
+
+    async fn create_lease(&self, call: &Call, spec: &LogicalNodeSpec) -> Result<CreatedLease, EffectError> {
+        self.play(
+            call,
+            CommandKind::CreateLease,
+            self.memory.create_lease(call, spec),
+        )
+        .await
+    }
+
+    async fn find_lease(&self, call: &Call) -> Result<Option<CreatedLease>, EffectError> {
+        self.play(call, CommandKind::FindLease, self.memory.find_lease(call))
+            .await
+    }
+
+    async fn lookup_endpoint(
+        &self,
+        call: &Call,
+        lease: &LeaseFacts,
+    ) -> Result<Option<Endpoint>, EffectError> {
+        self.play(
+            call,
+            CommandKind::LookupEndpoint,
+            self.memory.lookup_endpoint(call, lease),
+        )
+        .await
+    }
+
+    async fn start_bootstrap(
+        &self,
+        call: &Call,
+        spec: &BootstrapSpec,
+        sink: ObservationSink,
+    ) -> Result<Session, EffectError> {
+        self.play(
+            call,
+            CommandKind::StartBootstrap,
+            self.memory.start_bootstrap(call, spec, sink),
+        )
+        .await
+    }
+
+    async fn observe_convergence(&self, call: &Call, session: BootstrapSessionId) -> Result<(), EffectError> {
+        let answer = self.memory.observe_convergence(call, session);
+        self.play(call, CommandKind::ObserveConvergence, answer).await
+    }
+
+    async fn cancel_bootstrap(&self, call: &Call) -> Result<(), EffectError> {
+        self.play(
+            call,
+            CommandKind::CancelBootstrap,
+            self.memory.cancel_bootstrap(call),
+        )
+        .await
+    }
+
+    async fn destroy_lease(&self, call: &Call, lease: &LeaseFacts) -> Result<Destroyed, EffectError> {
+        self.play(
+            call,
+            CommandKind::DestroyLease,
+            self.memory.destroy_lease(call, lease),
+        )
+        .await
+    }
+
+    async fn list_leases(&self, run: &RunId) -> Result<Inventory, EffectError> {
+        self.memory.list_leases(run).await
+    }
+
+    async fn watch(&self, run: &RunId, sink: LossSink) {
+        self.memory.watch(run, sink).await;
+    }
+}
+
+/// A shape of one group `w`.
+pub(crate) fn shape(generation: u64, count: u32) -> ClusterShape {
+    shape_of(generation, count, "image")
+}
+
+/// A shape of one group `w` that is made from this image.
+pub(crate) fn shape_of(generation: u64, count: u32, image: &str) -> ClusterShape {
+    let template = Template::new(NodeTemplate {
+        role: "worker".parse().unwrap(),
+        provider: "memory".parse().unwrap(),
+        shape: NodeShape::new(image),
+        boot: BootSpec::new("agent"),
+        join: SwarmJoinSpec::default(),
+    });
+    let run_id: RunId = "run".parse().unwrap();
+    ClusterShape {
+        run_id: run_id.clone(),
+        generation: Generation(generation),
+        groups: vec![NodeGroupSpec {
+            run_id,
+            group_id: "w".parse().unwrap(),
+            count,
+            depends_on: Default::default(),
+            template,
+        }],
+    }
+}
+
+pub(crate) fn config(count: u32, backend: impl EffectBackend) -> Config {
+    Config::new(shape(1, count)).provider("memory".parse().unwrap(), backend)
+}
+
+pub(crate) fn node(text: &str) -> LogicalNodeId {
+    text.parse().unwrap()
+}
+
+/// Waits for convergence; an hour of paused time that passes without it is a failure.
+pub(crate) async fn converge(cluster: &Cluster, generation: u64) {
+    let converged = cluster.converged(Generation(generation));
+    tokio::time::timeout(Duration::from_secs(3600), converged)
+        .await
+        .expect("it converges")
+        .unwrap();
+}
+
+/// A supervisor of the application's, which passes on what it hears.
+pub(crate) struct Parent;
+
+pub(crate) struct Heard(pub(crate) mpsc::UnboundedReceiver<String>);
+
+impl Parent {
+    pub(crate) async fn spawn() -> (ActorCell, Heard) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let (parent, _) = Actor::spawn(None, Self, sender).await.unwrap();
+        (parent.get_cell(), Heard(receiver))
+    }
+}
+
+#[ractor::actor(message = (), state = mpsc::UnboundedSender<String>, arguments = mpsc::UnboundedSender<String>)]
+impl Parent {
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<()>,
+        sender: mpsc::UnboundedSender<String>,
+    ) -> Result<mpsc::UnboundedSender<String>, ActorProcessingErr> {
+        Ok(sender)
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _myself: ActorRef<()>,
+        event: SupervisionEvent,
+        sender: &mut mpsc::UnboundedSender<String>,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorTerminated(_, _, reason) => {
+                let _ = sender.send(format!("terminated: {}", reason.unwrap_or_default()));
+            }
+            SupervisionEvent::ActorFailed(_, error) => {
+                let _ = sender.send(format!("failed: {error}"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The children of a cluster's supervisor, in the order in which they were spawned: timer, streams, executor.
+pub(crate) fn children(parent: &ActorCell) -> Vec<ActorCell> {
+    let mut children = parent.get_children()[0].get_children();
+    children.sort_by_key(ActorCell::get_id);
+    children
+}
