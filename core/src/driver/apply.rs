@@ -51,7 +51,7 @@ impl ClusterDriver {
         }
         report.errors = std::mem::take(&mut self.index.errors);
         report.events = std::mem::take(&mut self.events);
-        let touched = std::mem::take(&mut self.index.touched);
+        let touched = self.index.take_touched();
         report.touched = touched
             .into_iter()
             .map(|slot| self.state.nodes.id(slot))

@@ -30,7 +30,9 @@ impl ClusterDriver {
         for slot in &slots {
             self.consider(*slot, looked, &mut draft, now);
         }
-        self.index.touched.append(&mut slots);
+        for slot in slots.drain(..) {
+            self.index.touch(slot);
+        }
         // The emptied vector goes back, so that a steady flow of events allocates nothing.
         self.index.dirty = slots;
         self.consider_orphans(&mut draft, now);
