@@ -264,7 +264,10 @@ impl ClusterDriver {
     /// What the next pass would do. For tools and tests: it costs what a pass costs, and changes nothing.
     pub fn preview(&self, now: Timestamp) -> Plan {
         let mut copy = self.clone();
-        let draft = copy.draft(now);
+        let mut draft = copy.draft(now);
+        // Those that the draft did not look at go on waiting for the moments that they wait for.
+        copy.index.settle(&copy.state, draft.requeue_at);
+        draft.requeue_at = copy.index.requeue_at;
         let template = |slot| copy.template(slot).cloned();
         draft.into_plan(&self.state, |slot| self.state.nodes.id(slot), template)
     }
