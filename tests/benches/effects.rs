@@ -208,7 +208,6 @@ enum BareMessage {
     Wake,
 }
 
-
 type Results = Arc<Mutex<Vec<EffectResult>>>;
 
 struct Bare {
@@ -266,7 +265,6 @@ struct BareBatch {
     results: Results,
     supervisor: ActorRef<BareMessage>,
 }
-
 
 struct BareExecutor;
 
