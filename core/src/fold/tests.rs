@@ -536,3 +536,16 @@ fn moments_beyond_representable_time_are_the_nodes_fault_and_panic_nothing() {
     let node = answer(&forever, Outcome::LeaseFound(None)).applied();
     assert!(node.retry.create.is_some());
 }
+
+#[test]
+fn ready_means_available_only_for_the_spec_that_the_node_was_made_from() {
+    let (plain, other) = (template("plain"), template("other"));
+    for node in [dormant(), handed_off()] {
+        assert!(node.is_available(&plain) && !node.is_available(&other));
+        let replaced = node.clone().but(|node| node.retry.replace = true);
+        for unavailable in [replaced, deleting(node.clone()), failed(node)] {
+            assert!(!unavailable.is_available(&plain));
+        }
+    }
+    assert!(!joined_node().is_available(&plain));
+}

@@ -115,10 +115,14 @@ fn g30_after_thousands_of_replacements_nothing_has_grown() {
             ),
         }
         rig.settle();
-        while !rig.driver.is_converged() {
+        for _ in 0..20 {
+            if rig.driver.is_converged() {
+                break;
+            }
             rig.requeue();
             rig.settle();
         }
+        assert!(rig.driver.is_converged());
         assert!(
             size(&rig).into_iter().all(|len| len <= 2 * 2 + 64 + 2),
             "{:?}",
@@ -153,7 +157,7 @@ fn g30_slots_that_are_gone_take_no_room() {
     rig.update(2, &[("w", 1, "plain")]);
     rig.settle();
     assert!(rig.driver.is_converged());
-    let slots = |rig: &Rig| rig.driver.index.slots.iter_group(0).count();
+    let slots = |rig: &Rig| rig.driver.index.slots.room(0);
     assert_eq!(slots(&rig), 1);
     // What was found far beyond any count, likewise.
     for index in [7_000, 4_000_000_000_u32] {
