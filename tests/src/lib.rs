@@ -5,6 +5,7 @@
 //! step an oracle compares what there is with what is promised; [`Sim::settle`] stops the faults and demands
 //! that everything comes to rest.
 
+mod by_hand;
 mod call;
 mod chooser;
 mod oracle;
@@ -12,6 +13,7 @@ mod random;
 mod shapes;
 mod sim;
 
+pub use by_hand::ByHand;
 pub use call::{Fault, FaultRates};
 pub use chooser::Chooser;
 pub use random::{Scenario, random_trace, seeds};

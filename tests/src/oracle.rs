@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use futures_util::FutureExt;
+use jiff::Timestamp;
+use nodewright_core::driver::ClusterDriver;
 use nodewright_core::effect::{EffectBackend, InventoryEntry, PlannedEffect};
 use nodewright_core::facts::LeaseId;
 use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, ProviderKind};
@@ -21,6 +23,43 @@ macro_rules! demand {
     };
 }
 
+/// G29, before a pass: what it would do is what the full pass plans. It speaks of a node that cannot go on
+/// when that begins, and the full pass always.
+pub(crate) fn check_preview(driver: &ClusterDriver, now: Timestamp) -> Result<(), Broken> {
+    let mut full = reconcile(driver.state(), driver.desired(), driver.policy(), now);
+    let mut preview = driver.preview(now);
+    let faults = std::mem::take(&mut full.faults);
+    let known = std::mem::take(&mut preview.faults)
+        .iter()
+        .all(|fault| faults.contains(fault));
+    demand!(
+        known && preview == full,
+        "G29: incremental {preview:#?}\nfull {full:#?}"
+    );
+    Ok(())
+}
+
+/// G29 and G3, after a drive: nothing is left to do now, and the next moment lies ahead.
+pub(crate) fn check_rest(driver: &ClusterDriver, now: Timestamp) -> Result<(), Broken> {
+    let full = reconcile(driver.state(), driver.desired(), driver.policy(), now);
+    demand!(
+        full.actions.is_empty(),
+        "G29: left to do after a drive: {:#?}",
+        full.actions
+    );
+    let requeue_at = driver.requeue_at();
+    demand!(
+        requeue_at == full.requeue_at,
+        "G29: requeue {requeue_at:?}, in full {:?}",
+        full.requeue_at
+    );
+    demand!(
+        requeue_at.is_none_or(|at| at > now),
+        "G3: requeue at {requeue_at:?}, and it is {now}"
+    );
+    Ok(())
+}
+
 impl<B: EffectBackend> Sim<B> {
     /// What all providers hold of the run.
     pub fn live(&self) -> Vec<(ProviderKind, InventoryEntry)> {
@@ -31,15 +70,6 @@ impl<B: EffectBackend> Sim<B> {
             live.extend(listed.entries.into_iter().map(|entry| (kind.clone(), entry)));
         }
         live
-    }
-
-    /// G29, before a pass: what it would do is what the full pass plans.
-    pub(crate) fn check_preview(&self) -> Result<(), Broken> {
-        let driver = &self.driver;
-        let full = reconcile(driver.state(), driver.desired(), driver.policy(), self.now);
-        let preview = driver.preview(self.now);
-        demand!(preview == full, "G29: incremental {preview:#?}\nfull {full:#?}");
-        Ok(())
     }
 
     /// G8: whatever was handed over is pending in the state.
@@ -61,26 +91,9 @@ impl<B: EffectBackend> Sim<B> {
         Ok(())
     }
 
-    /// After a drive: nothing is left to do now, and the next moment lies ahead (G3).
+    /// After a drive.
     pub(crate) fn check_after_drive(&self) -> Result<(), Broken> {
-        let driver = &self.driver;
-        let full = reconcile(driver.state(), driver.desired(), driver.policy(), self.now);
-        demand!(
-            full.actions.is_empty(),
-            "G29: left to do after a drive: {:#?}",
-            full.actions
-        );
-        let requeue_at = driver.requeue_at();
-        demand!(
-            requeue_at == full.requeue_at,
-            "G29: requeue {requeue_at:?}, in full {:?}",
-            full.requeue_at
-        );
-        demand!(
-            requeue_at.is_none_or(|at| at > self.now),
-            "G3: requeue at {requeue_at:?}, and it is {}",
-            self.now
-        );
+        check_rest(&self.driver, self.now)?;
         self.check()
     }
 

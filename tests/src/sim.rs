@@ -23,6 +23,7 @@ use nodewright_core::shape::{ClusterShape, NodeGroupSpec};
 
 use self::executor::Executor;
 use crate::call::{Live, Running};
+use crate::oracle::check_preview;
 use crate::{Chooser, FaultRates};
 
 /// A guarantee that did not hold, in words.
@@ -298,7 +299,7 @@ impl<B: EffectBackend> Sim<B> {
     ///
     /// What did not hold.
     pub fn drive(&mut self) -> Result<(), Broken> {
-        self.check_preview()?;
+        check_preview(&self.driver, self.now)?;
         let stale = self.driver.summary().stale;
         let mut executor = Executor {
             config: &self.config,

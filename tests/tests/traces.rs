@@ -43,3 +43,15 @@ fn without_faults_every_trace_holds_and_comes_to_rest() {
 fn whatever_goes_wrong_every_trace_holds_and_comes_to_rest() {
     all_hold(Scenario::ROUGH, 3000);
 }
+
+/// G1: what follows from a seed is always the same, states and backend calls.
+#[test]
+fn the_same_seed_gives_the_same_states_and_the_same_calls() {
+    for seed in seeds(300) {
+        let run =
+            || random_trace(seed, Scenario::ROUGH, providers).unwrap_or_else(|broken| panic!("{broken}"));
+        let (one, other) = (run(), run());
+        assert_eq!(one.calls(), other.calls(), "seed {seed}");
+        assert_eq!(one.driver().state(), other.driver().state(), "seed {seed}");
+    }
+}

@@ -30,7 +30,9 @@ impl ClusterDriver {
         for slot in &slots {
             self.consider(*slot, looked, &mut draft, now);
         }
-        self.index.touched.append(&mut slots);
+        for slot in slots.drain(..) {
+            self.index.touch(slot);
+        }
         // The emptied vector goes back, so that a steady flow of events allocates nothing.
         self.index.dirty = slots;
         self.consider_orphans(&mut draft, now);
@@ -55,7 +57,12 @@ impl ClusterDriver {
                 index.wakes.push(at, slot);
             }
         }
-        let Some(node) = node else { return };
+        let Some(node) = node else {
+            if decision == Decision::Settled {
+                self.give_back(slot);
+            }
+            return;
+        };
         if index.slots.entry(slot).claim != claim {
             index.release(slot, &node.provider);
             if let Some((class, claim)) = &claim {
@@ -66,6 +73,15 @@ impl ClusterDriver {
         if node.retry.waiting_since.is_some() && !matches!(decision, Decision::Dispatch(_)) {
             draft.no_longer_waiting.push(slot);
         }
+    }
+
+    /// A slot that is neither wanted nor filled takes no room.
+    fn give_back(&mut self, slot: Slot) {
+        let place = self.index.places.get(slot.group as usize).copied().flatten();
+        let count = place.map_or(0, |place| self.desired.groups()[place as usize].count);
+        self.index.slots.clear(slot);
+        self.index.trim(slot.group, count);
+        self.state.nodes.trim(slot.group, count);
     }
 
     fn consider_orphans(&mut self, draft: &mut Draft, now: Timestamp) {

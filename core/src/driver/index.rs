@@ -18,6 +18,8 @@ use crate::state::{ClusterState, FirstLook, Nodes, Slot, SlotMap};
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entry {
     pub(super) dirty: bool,
+    /// Whether it stands in the list of slots that changed since the last report.
+    pub(super) touched: bool,
     /// The moment that its last decision waits for.
     pub(super) wake: Option<Timestamp>,
     /// Its place in the queue of its provider.
@@ -118,6 +120,25 @@ impl Index {
             entry.dirty = true;
             self.dirty.push(slot);
         }
+    }
+
+    /// Lists a slot among those that changed since the last report.
+    pub(super) fn touch(&mut self, slot: Slot) {
+        let entry = self.slots.get_mut(slot);
+        if entry.is_none_or(|entry| !std::mem::replace(&mut entry.touched, true)) {
+            self.touched.push(slot);
+        }
+    }
+
+    /// Hands out the slots that changed since the last report.
+    pub(super) fn take_touched(&mut self) -> Vec<Slot> {
+        let touched = std::mem::take(&mut self.touched);
+        for slot in &touched {
+            if let Some(entry) = self.slots.get_mut(*slot) {
+                entry.touched = false;
+            }
+        }
+        touched
     }
 
     /// Marks everything dirty: every slot that is desired or holds a node, and every orphan.

@@ -9,8 +9,8 @@ use super::ClusterDriver;
 use crate::effect::{EffectError, Inventory, InventoryEntry};
 use crate::event::EventKind;
 use crate::failure::{after, backoff};
-use crate::id::{NodeAttemptId, ProviderKind};
-use crate::node::{ManagedNode, PassId};
+use crate::id::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
+use crate::node::{ManagedNode, PassId, RememberedCall, Stage};
 use crate::observation::{Folded, Observation};
 use crate::orphan::OrphanKey;
 use crate::state::{FirstLook, Slot};
@@ -206,29 +206,47 @@ impl ClusterDriver {
             .providers
             .get(provider)
             .is_some_and(|state| state.first_look != FirstLook::Done);
+        let mut taken = None;
         for entry in ours {
             self.state.seen_attempt(entry.identity.attempt);
-            if looking {
-                self.judge_entry(provider, asked, asked_at, entry, now, &mut findings);
+            let node = &entry.identity.node;
+            if looking && self.judge_entry(provider, (asked, asked_at), entry, taken, now, &mut findings) {
+                taken = Some(node);
             }
         }
         findings
     }
 
+    /// Judges one entry; says whether it became its slot's node. `taken` is the slot that was filled last by
+    /// the same answer: what that says of it further is no older than its node.
     fn judge_entry(
         &mut self,
         provider: &ProviderKind,
-        asked: PassId,
-        asked_at: Timestamp,
+        (asked, asked_at): (PassId, Timestamp),
         entry: &InventoryEntry,
+        taken: Option<&LogicalNodeId>,
         now: Timestamp,
         findings: &mut Findings,
-    ) {
+    ) -> bool {
         let identity = &entry.identity;
+        let key = OrphanKey {
+            node: identity.node.clone(),
+            attempt: identity.attempt,
+            provider: provider.clone(),
+            lease: entry.lease.id.clone(),
+        };
+        // What an orphan is stays one, also once its slot is empty; so does what its attempt left beside it.
+        let empty = self.state.nodes.get(&identity.node).is_none();
+        let beside = empty && !self.orphan_keys(&identity.node, identity.attempt).is_empty();
+        if beside || self.state.orphans.contains_key(&key) {
+            self.record_orphan(key, entry.lease.clone(), asked_at, now);
+            findings.orphans += 1;
+            return false;
+        }
         let Some(node) = self.state.nodes.get(&identity.node) else {
             self.take_in(provider, entry, now);
             findings.found += 1;
-            return;
+            return true;
         };
         let same = node.attempt == identity.attempt && node.provider == *provider;
         let known = node
@@ -243,23 +261,33 @@ impl ClusterDriver {
                 let folded = slot.map(|slot| self.fold_node(slot, &lost, now));
                 findings.lost += usize::from(folded == Some(Folded::Applied));
             }
-            return;
+            return false;
         }
         // A lease that changed since the question, or a create that is not settled yet, explains the entry.
-        let unsettled =
-            same && node.lease.is_none() && (node.retry.create.is_some() || node.pending.is_some());
-        if unsettled || node.lease_changed > asked {
+        let waits_for_one = same && node.lease.is_none() && node.stage != Stage::Destroyed;
+        let changed_since = same && node.lease_changed > asked && taken != Some(&identity.node);
+        let unsettled = node.retry.create.is_some() || node.pending.is_some() || node.unended.is_some();
+        if (waits_for_one && unsettled) || changed_since {
             findings.passed_over += 1;
-            return;
+            return false;
         }
-        let key = OrphanKey {
-            node: identity.node.clone(),
-            attempt: identity.attempt,
-            provider: provider.clone(),
-            lease: entry.lease.id.clone(),
-        };
+        if waits_for_one {
+            // Somebody's answer was lost: the look-up that follows settles whose it is.
+            let slot = self.state.nodes.slot(&identity.node).expect("it holds a node");
+            self.change(slot, |node, _, _| {
+                let operation = OperationId {
+                    attempt: node.attempt,
+                    sequence: node.next_sequence - 1,
+                };
+                let ended = Some(asked_at);
+                node.retry.create = Some(RememberedCall { operation, ended });
+            });
+            findings.passed_over += 1;
+            return false;
+        }
         self.record_orphan(key, entry.lease.clone(), asked_at, now);
         findings.orphans += 1;
+        false
     }
 
     /// Takes a machine that nobody knew of in as its slot's node, to be taken down past every gate.

@@ -149,12 +149,17 @@ impl ClusterDriver {
         }
         let (node, attempt, lease) = (key.node.clone(), key.attempt, key.lease.clone());
         self.event(now, EventKind::OrphanGone { node, attempt, lease });
-        let current = self
-            .state
-            .nodes
-            .get(&key.node)
-            .is_some_and(|node| node.attempt == key.attempt);
-        if !current && self.orphan_keys(&key.node, key.attempt).is_empty() {
+        let slot = self.state.nodes.slot(&key.node).filter(|slot| {
+            let node = self.state.nodes.at(*slot);
+            node.is_some_and(|node| node.attempt == key.attempt)
+        });
+        // The row of sequences goes on in the attempt's node: another orphan of it may turn up yet.
+        if let Some(slot) = slot {
+            self.change(slot, |node, _, _| {
+                node.next_sequence = node.next_sequence.max(orphan.next_sequence);
+            });
+        }
+        if slot.is_none() && self.orphan_keys(&key.node, key.attempt).is_empty() {
             self.retired.push(key.attempt);
         }
     }
