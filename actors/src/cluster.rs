@@ -10,13 +10,13 @@ use nodewright_core::observation::Observation;
 use nodewright_core::shape::{ClusterShape, Generation};
 use nodewright_core::state::ClusterState;
 use nodewright_core::status::{NodeStatus, Summary};
-use ractor::{Actor, ActorCell, ActorRef, ActorStatus, RpcReplyPort, SpawnErr};
-use tokio::sync::{broadcast, watch};
+use ractor::{Actor, ActorCell, ActorRef, ActorStatus, SpawnErr};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::config::Config;
 use crate::events::{Events, Publisher, subscribe_at};
 use crate::inbox::{Inbox, Incoming};
-use crate::supervisor::{ClusterSupervisor, Shutdown, SupervisorMessage, SupervisorStart, UpdateError};
+use crate::supervisor::{ClusterSupervisor, Port, Shutdown, SupervisorMessage, SupervisorStart, UpdateError};
 use crate::view::View;
 
 /// The cluster has stopped: it was shut down, or its supervisor died.
@@ -114,12 +114,10 @@ impl Cluster {
 
     async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(RpcReplyPort<T>) -> SupervisorMessage,
+        question: impl FnOnce(Port<T>) -> SupervisorMessage,
     ) -> Result<T, Stopped> {
-        let (sender, answer) = ractor::concurrency::oneshot();
-        self.supervisor
-            .cast(question(sender.into()))
-            .map_err(|_| Stopped)?;
+        let (sender, answer) = oneshot::channel();
+        self.supervisor.cast(question(sender)).map_err(|_| Stopped)?;
         answer.await.map_err(|_| Stopped)
     }
 

@@ -11,9 +11,12 @@ use nodewright_core::id::{LogicalNodeId, ProviderKind};
 use nodewright_core::shape::{ClusterShape, Generation};
 use nodewright_core::state::ClusterState;
 use nodewright_core::status::{NodeStatus, Summary};
-use ractor::{ActorProcessingErr, ActorRef, RpcReplyPort, SupervisionEvent};
+use ractor::{ActorProcessingErr, ActorRef, SupervisionEvent};
 
 pub(crate) use self::pass::{Supervision, SupervisorStart};
+
+/// Where an answer is sent. Whoever asked sees it dropped if the supervisor dies first.
+pub(crate) type Port<T> = tokio::sync::oneshot::Sender<T>;
 
 /// How a cluster ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,21 +55,21 @@ pub(crate) enum SupervisorMessage {
     /// From the timer: a moment has come. The timer's next incarnation is armed anew if it is lost.
     Due,
     /// Take this shape.
-    Update(ClusterShape, RpcReplyPort<Result<Accepted, UpdateError>>),
+    Update(ClusterShape, Port<Result<Accepted, UpdateError>>),
     /// Answer once this or a later generation has converged.
-    Converged(Generation, RpcReplyPort<()>),
+    Converged(Generation, Port<()>),
     /// How is the run?
-    Status(RpcReplyPort<Summary>),
+    Status(Port<Summary>),
     /// How is this slot?
-    Node(LogicalNodeId, RpcReplyPort<Option<NodeStatus>>),
+    Node(LogicalNodeId, Port<Option<NodeStatus>>),
     /// Try this slot again.
-    Retry(LogicalNodeId, RpcReplyPort<bool>),
+    Retry(LogicalNodeId, Port<bool>),
     /// Replace this slot's node.
-    Replace(LogicalNodeId, RpcReplyPort<bool>),
+    Replace(LogicalNodeId, Port<bool>),
     /// The run is known to have nothing at this provider.
-    DeclareFresh(ProviderKind, RpcReplyPort<()>),
+    DeclareFresh(ProviderKind, Port<()>),
     /// End.
-    Shutdown(Shutdown, RpcReplyPort<ClusterState>),
+    Shutdown(Shutdown, Port<ClusterState>),
 }
 
 #[cfg(feature = "cluster")]
@@ -132,7 +135,7 @@ impl ClusterSupervisor {
         &self,
         myself: ActorRef<SupervisorMessage>,
         shape: ClusterShape,
-        port: RpcReplyPort<Result<Accepted, UpdateError>>,
+        port: Port<Result<Accepted, UpdateError>>,
         state: &mut Supervision,
     ) {
         let answer = state.update(shape);
@@ -145,7 +148,7 @@ impl ClusterSupervisor {
         &self,
         myself: ActorRef<SupervisorMessage>,
         generation: Generation,
-        port: RpcReplyPort<()>,
+        port: Port<()>,
         state: &mut Supervision,
     ) {
         state.waiters.push((generation, port));
@@ -153,12 +156,12 @@ impl ClusterSupervisor {
     }
 
     #[ractor::message(SupervisorMessage::Status(port))]
-    fn status(&self, port: RpcReplyPort<Summary>, state: &mut Supervision) {
+    fn status(&self, port: Port<Summary>, state: &mut Supervision) {
         reply(port, state.driver.summary());
     }
 
     #[ractor::message(SupervisorMessage::Node(id, port))]
-    fn node(&self, id: LogicalNodeId, port: RpcReplyPort<Option<NodeStatus>>, state: &mut Supervision) {
+    fn node(&self, id: LogicalNodeId, port: Port<Option<NodeStatus>>, state: &mut Supervision) {
         let now: Timestamp = state.clock.now();
         let known = state.driver.knows(&id);
         reply(port, known.then(|| state.driver.node_status(&id, now)));
@@ -169,7 +172,7 @@ impl ClusterSupervisor {
         &self,
         myself: ActorRef<SupervisorMessage>,
         id: LogicalNodeId,
-        port: RpcReplyPort<bool>,
+        port: Port<bool>,
         state: &mut Supervision,
     ) {
         reply(port, state.driver.retry(&id));
@@ -181,7 +184,7 @@ impl ClusterSupervisor {
         &self,
         myself: ActorRef<SupervisorMessage>,
         id: LogicalNodeId,
-        port: RpcReplyPort<bool>,
+        port: Port<bool>,
         state: &mut Supervision,
     ) {
         reply(port, state.driver.replace(&id));
@@ -193,7 +196,7 @@ impl ClusterSupervisor {
         &self,
         myself: ActorRef<SupervisorMessage>,
         provider: ProviderKind,
-        port: RpcReplyPort<()>,
+        port: Port<()>,
         state: &mut Supervision,
     ) {
         state.driver.declare_fresh(&provider);
@@ -206,7 +209,7 @@ impl ClusterSupervisor {
         &self,
         myself: ActorRef<SupervisorMessage>,
         how: Shutdown,
-        port: RpcReplyPort<ClusterState>,
+        port: Port<ClusterState>,
         state: &mut Supervision,
     ) {
         match how {
@@ -222,6 +225,6 @@ impl ClusterSupervisor {
 }
 
 /// Answers a question. Whoever asked may have gone.
-fn reply<T: ractor::Message>(port: RpcReplyPort<T>, answer: T) {
+fn reply<T>(port: Port<T>, answer: T) {
     let _ = port.send(answer);
 }

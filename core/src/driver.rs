@@ -419,3 +419,6 @@ fn accept(
     let run = shape.run_id.clone();
     Desired::new(shape, limits, &known).map_err(|problems| DriverError::Shape { run, problems })
 }
+
+#[cfg(test)]
+mod tests;

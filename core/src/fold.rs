@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::decide::net;
 use crate::effect::{CallEnd, CommandKind, Destroyed, Outcome};
 use crate::facts::{AgentId, CreatedLease, Endpoint, JoinFacts};
 use crate::failure::{Context, PaceSignal};
@@ -309,7 +310,10 @@ impl ManagedNode {
     fn wait_unpunished(&mut self, pending: &PendingOperation, delay: Duration, cx: &mut Context<'_>) {
         self.wait(pending, delay, cx);
         if let Some(ready_by) = self.retry.ready_by {
-            self.retry.ready_by = Some(cx.from(ready_by, delay));
+            // The net may hold the command for longer than was asked for.
+            let net = cx.from(pending.dispatched_at, net(cx.policy, pending.kind));
+            let held = Duration::try_from(net.duration_since(cx.now)).unwrap_or_default();
+            self.retry.ready_by = Some(cx.from(ready_by, delay.max(held)));
         }
     }
 
@@ -318,3 +322,6 @@ impl ManagedNode {
         self.retry.next_effect_at = Some(cx.backoff(self.attempt, failures));
     }
 }
+
+#[cfg(test)]
+mod tests;

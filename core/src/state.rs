@@ -145,6 +145,8 @@ pub struct Nodes {
     names: Vec<GroupId>,
     groups: BTreeMap<GroupId, u32>,
     slots: SlotMap<Option<Box<ManagedNode>>>,
+    /// How many slots of each group hold a node.
+    filled: Vec<usize>,
     len: usize,
 }
 
@@ -219,6 +221,7 @@ impl Nodes {
         }
         let group = u32::try_from(self.names.len()).expect("there are fewer groups than slots");
         self.names.push(name.clone());
+        self.filled.push(0);
         self.groups.insert(name.clone(), group);
         (group, true)
     }
@@ -234,6 +237,7 @@ impl Nodes {
     pub(crate) fn insert(&mut self, slot: Slot, node: ManagedNode) {
         let place = self.slots.entry(slot);
         self.len += usize::from(place.is_none());
+        self.filled[slot.group as usize] += usize::from(place.is_none());
         match place {
             Some(old) => **old = node,
             None => *place = Some(Box::new(node)),
@@ -243,8 +247,14 @@ impl Nodes {
     pub(crate) fn remove(&mut self, slot: Slot) {
         if self.at(slot).is_some() {
             self.len -= 1;
+            self.filled[slot.group as usize] -= 1;
             self.slots.clear(slot);
         }
+    }
+
+    /// Whether no slot of a group holds a node.
+    pub(crate) fn is_empty_group(&self, group: u32) -> bool {
+        self.filled[group as usize] == 0
     }
 
     pub(crate) fn slots_of(&self, group: u32) -> impl Iterator<Item = (Slot, &ManagedNode)> {

@@ -10,10 +10,10 @@ use nodewright_core::effect::PlannedEffect;
 use nodewright_core::id::{NodeAttemptId, ProviderKind};
 use nodewright_core::shape::{ClusterShape, Generation};
 use nodewright_core::state::ClusterState;
-use ractor::{ActorRef, RpcReplyPort};
+use ractor::ActorRef;
 use tokio::sync::watch;
 
-use super::{SupervisorMessage, UpdateError, reply};
+use super::{Port, SupervisorMessage, UpdateError, reply};
 use crate::clock::Clock;
 use crate::config::Assembly;
 use crate::events::Publisher;
@@ -46,8 +46,8 @@ pub(crate) struct Supervision {
     published_at: Timestamp,
     pass_queued: bool,
     pub(super) armed: Option<Timestamp>,
-    pub(super) waiters: Vec<(Generation, RpcReplyPort<()>)>,
-    draining: Vec<RpcReplyPort<ClusterState>>,
+    pub(super) waiters: Vec<(Generation, Port<()>)>,
+    draining: Vec<Port<ClusterState>>,
     stopping: bool,
 }
 
@@ -219,7 +219,7 @@ impl Supervision {
     }
 
     /// Begins to take everything down.
-    pub(super) fn drain(&mut self, port: RpcReplyPort<ClusterState>) {
+    pub(super) fn drain(&mut self, port: Port<ClusterState>) {
         if self.draining.is_empty() {
             self.driver.drain(self.clock.now());
         }

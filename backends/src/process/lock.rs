@@ -1,10 +1,13 @@
 //! One program per state directory.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+
+use super::stat::ProcessStat;
 
 /// The right to be the one program that works on a state directory.
 ///
@@ -38,7 +41,9 @@ pub enum LockError {
 }
 
 impl RunLock {
-    /// Locks a state directory; makes it where it is missing. Never waits.
+    /// Locks a state directory; makes it where it is missing. Waits only, and not for long, where the process
+    /// that had it was killed just now: what that one was about to spawn shares the lock until it executes a
+    /// program of its own.
     ///
     /// # Errors
     ///
@@ -56,24 +61,45 @@ impl RunLock {
             .truncate(false)
             .open(directory.join("lock"))
             .map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut text = String::new();
-                let _ = file.read_to_string(&mut text);
+        let mut patience = HANDOVERS;
+        while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if error != rustix::io::Errno::WOULDBLOCK {
+                return Err(failed(error.into()));
+            }
+            let pid = named(&mut file);
+            if patience == 0 || !pid.is_some_and(has_ended) {
                 return Err(LockError::Held {
                     directory: directory.to_owned(),
-                    pid: text.trim().parse().ok(),
+                    pid,
                 });
             }
-            Err(error) => return Err(failed(error.into())),
+            patience -= 1;
+            std::thread::sleep(HANDOVER);
         }
         let written = file
             .set_len(0)
+            .and_then(|()| file.rewind())
             .and_then(|()| writeln!(file, "{}", std::process::id()));
         written.map_err(failed)?;
         Ok(Self { _file: file })
     }
+}
+
+/// How long it is waited at a time for what a dead process was about to spawn, and how often: half a second
+/// together, of which a loaded machine needs some milliseconds.
+const HANDOVER: Duration = Duration::from_millis(5);
+const HANDOVERS: u32 = 100;
+
+/// The process that says it has the lock.
+fn named(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+fn has_ended(pid: u32) -> bool {
+    ProcessStat::read(pid).is_ok_and(|stat| stat.is_none_or(ProcessStat::is_zombie))
 }
 
 #[cfg(test)]
@@ -93,5 +119,24 @@ mod tests {
         );
         drop(first);
         RunLock::acquire(directory.path()).unwrap();
+    }
+    #[test]
+    fn a_lock_that_only_the_unborn_child_of_a_dead_process_shares_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let dead = child.id();
+        child.wait().unwrap();
+        let first = RunLock::acquire(directory.path()).unwrap();
+        fs::write(directory.path().join("lock"), dead.to_string()).unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| RunLock::acquire(directory.path()));
+            // However soon or late the second asks: it gets the lock.
+            drop(first);
+            second.join().unwrap().unwrap();
+        });
+        let first = RunLock::acquire(directory.path()).unwrap();
+        fs::write(directory.path().join("lock"), dead.to_string()).unwrap();
+        assert!(RunLock::acquire(directory.path()).is_err());
+        drop(first);
     }
 }

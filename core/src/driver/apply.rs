@@ -1,6 +1,6 @@
 //! Applying a pass: transitions change the state, dispatches are recorded before they are handed over.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::index::{operation_deadline, orphan_deadline};
 use super::report::Glimpse;
@@ -403,7 +403,8 @@ fn stop_waiting(node: &mut ManagedNode, now: Timestamp) {
     if let Some(since) = node.retry.waiting_since.take()
         && let Some(ready_by) = node.retry.ready_by
     {
-        let waited = now.duration_since(since);
+        // A clock that went back takes nothing away.
+        let waited = now.duration_since(since).max(SignedDuration::ZERO);
         node.retry.ready_by = Some(ready_by.checked_add(waited).unwrap_or(Timestamp::MAX));
     }
 }

@@ -56,7 +56,7 @@ impl ClusterDriver {
             }
         }
         let Some(node) = node else {
-            if self.template(slot).is_none() {
+            if decision == Decision::Settled {
                 self.give_back(slot);
             }
             return;
@@ -73,7 +73,7 @@ impl ClusterDriver {
         }
     }
 
-    /// Gives back what a slot took that is neither wanted nor held any more.
+    /// A slot that is neither wanted nor filled takes no room.
     fn give_back(&mut self, slot: Slot) {
         let place = self.index.places.get(slot.group as usize).copied().flatten();
         let count = place.map_or(0, |place| self.desired.groups()[place as usize].count);
@@ -145,80 +145,5 @@ impl ClusterDriver {
                 }
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use jiff::Timestamp;
-
-    use crate::driver::{ClusterDriver, EffectSink, ProviderSetup, Refused};
-    use crate::effect::{Capabilities, PlannedEffect};
-    use crate::id::NodeAttemptId;
-    use crate::pace::PaceConfig;
-    use crate::policy::Policy;
-    use crate::shape::{ClusterShape, Generation, NodeGroupSpec};
-    use crate::template::{BootSpec, NodeShape, NodeTemplate, SwarmJoinSpec, Template};
-
-    struct Refuses;
-
-    impl EffectSink for Refuses {
-        fn submit(&mut self, effects: &[PlannedEffect]) -> Vec<Refused> {
-            let refused = |effect: &PlannedEffect| Refused {
-                operation: effect.operation,
-                reason: "not now".into(),
-            };
-            effects.iter().map(refused).collect()
-        }
-
-        fn retire(&mut self, _: NodeAttemptId) {}
-    }
-
-    fn shape(generation: u64, count: u32) -> ClusterShape {
-        let template = Template::new(NodeTemplate {
-            role: "worker".parse().unwrap(),
-            provider: "alpha".parse().unwrap(),
-            shape: NodeShape::new("one"),
-            boot: BootSpec::new("agent"),
-            join: SwarmJoinSpec::default(),
-        });
-        let group = NodeGroupSpec {
-            run_id: "r".parse().unwrap(),
-            group_id: "w".parse().unwrap(),
-            count,
-            depends_on: [].into(),
-            template,
-        };
-        ClusterShape {
-            run_id: "r".parse().unwrap(),
-            generation: Generation(generation),
-            groups: vec![group],
-        }
-    }
-
-    #[test]
-    fn what_slots_took_is_given_back_once_they_are_gone() {
-        let capabilities = Capabilities {
-            visibility: std::time::Duration::ZERO,
-            inventory: false,
-            watch: false,
-            abortable: true,
-        };
-        let setup = ProviderSetup {
-            capabilities,
-            pace: PaceConfig::default(),
-            fresh: true,
-        };
-        let setups = BTreeMap::from([("alpha".parse().unwrap(), setup)]);
-        let mut driver = ClusterDriver::new(shape(1, 1000), Policy::default(), setups).unwrap();
-        let now = Timestamp::from_second(0).unwrap();
-        let _ = driver.drive(now, &mut Refuses);
-        assert_eq!(driver.index.slots.room(0), 1000);
-        driver.update_desired(shape(2, 10), now).unwrap();
-        let _ = driver.drive(now, &mut Refuses);
-        assert_eq!(driver.state().nodes.len(), 10);
-        assert_eq!(driver.index.slots.room(0), 10);
     }
 }

@@ -127,7 +127,11 @@ fn node_restored(node: &mut ManagedNode, policy: &Policy, now: Timestamp) {
     if let Some(BootstrapSessionId(operation)) = session {
         node.retry.start = Some(RememberedCall { operation, ended });
     }
+    let awaits_join = node.retry.join_by.is_some();
     node.clear_startup();
+    if awaits_join {
+        node.retry.join_by = Some(after(now, policy.join_grace).unwrap_or(Timestamp::MAX));
+    }
     if node.lease.is_some() {
         node.retry.ready_by = Some(after(now, policy.startup_timeout).unwrap_or(Timestamp::MAX));
     }

@@ -117,7 +117,7 @@ impl ClusterDriver {
         for (place, group) in self.desired.groups().iter().enumerate() {
             let leaves = next.find(&group.id).is_none();
             let interned = self.state.nodes.group(&group.id);
-            if leaves && interned.is_some_and(|group| self.state.nodes.slots_of(group).next().is_some()) {
+            if leaves && interned.is_some_and(|group| !self.state.nodes.is_empty_group(group)) {
                 let requires = self.desired.graph().requires_all(place);
                 let names = requires
                     .map(|place| self.desired.groups()[place].id.clone())
@@ -129,7 +129,7 @@ impl ClusterDriver {
 
     /// Forgets the edges of a departed group once its last slot is gone.
     pub(super) fn forget_departed(&mut self, group: u32) {
-        if !self.state.departed.is_empty() && self.state.nodes.slots_of(group).next().is_none() {
+        if !self.state.departed.is_empty() && self.state.nodes.is_empty_group(group) {
             let name = self.state.nodes.name(group).clone();
             self.state.departed.remove(&name);
         }

@@ -8,6 +8,8 @@ use crate::id::BootstrapSessionId;
 use crate::node::{ManagedNode, Stage};
 use crate::observation::Folded;
 
+const CANCELLED: &str = "its bootstrap session was cancelled by somebody else";
+
 /// Folds the success of a start.
 pub(super) fn started(node: &mut ManagedNode, session: BootstrapSessionId, cx: &mut Context<'_>) {
     let over = node.ready
@@ -59,7 +61,8 @@ pub(super) fn fold(node: &mut ManagedNode, seen: &StreamObservation, cx: &mut Co
                 over(node, Some(reason), cx);
             } else if ManagedNode::ends_session(*stage) {
                 end(node, session);
-                over(node, None, cx);
+                let cancelled = *stage == BootstrapStage::Cancelled;
+                over(node, cancelled.then(|| CANCELLED.into()), cx);
             } else {
                 push_stall(node, cx);
             }
@@ -85,11 +88,7 @@ pub(super) fn fold(node: &mut ManagedNode, seen: &StreamObservation, cx: &mut Co
         StreamEvent::Cancelled => {
             facts.stage = BootstrapStage::Cancelled;
             end(node, session);
-            over(
-                node,
-                Some("its bootstrap session was cancelled by somebody else".into()),
-                cx,
-            );
+            over(node, Some(CANCELLED.into()), cx);
         }
         StreamEvent::Failed { stage, reason } => {
             facts.stage = *stage;

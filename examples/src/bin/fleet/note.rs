@@ -1,0 +1,71 @@
+//! What fleet itself has to tell, beside the events of its cluster.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use nodewright::id::{LogicalNodeId, NodeAttemptId};
+use nodewright::shape::Generation;
+use serde::Serialize;
+
+use crate::refusal::Mistake;
+
+/// One piece of news, in the form of an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub(crate) enum Note {
+    /// The machines of an earlier fleet were taken over.
+    Resumed { machines: usize },
+    /// A generation was reached.
+    Converged { generation: Generation },
+    /// The file was saved with mistakes, or with what cannot follow on what is there; nothing changed.
+    EditRefused {
+        refused: Vec<Mistake>,
+        #[serde(skip)]
+        text: String,
+    },
+    /// The holder of a machine was killed, as asked.
+    Killed {
+        node: LogicalNodeId,
+        attempt: NodeAttemptId,
+    },
+    /// All whose machines were killed are ready again.
+    Healed { machines: usize },
+    /// So many events came faster than they could be told; what is counted of them is too low.
+    Missed { events: u64 },
+    /// Everything is being taken down.
+    Draining { because: String },
+    /// The machines were left as they are.
+    Detached {
+        because: String,
+        machines: usize,
+        state: PathBuf,
+    },
+    /// Something that a person should know of.
+    Trouble { trouble: String },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resumed { machines } => {
+                write!(f, "took over {machines} machines that an earlier fleet left")
+            }
+            Self::Converged { generation } => write!(f, "generation {generation} is reached"),
+            Self::EditRefused { text, .. } => write!(f, "saved, but not used:\n{text}"),
+            Self::Killed { node, attempt } => write!(f, "{node}: killed the holder of attempt {attempt}"),
+            Self::Healed { machines } => write!(f, "all {machines} are replaced"),
+            Self::Missed { events } => write!(f, "{events} events came too fast and are not shown"),
+            Self::Draining { because } => write!(f, "taking everything down: {because}"),
+            Self::Detached {
+                because,
+                machines,
+                state,
+            } => write!(
+                f,
+                "leaving {machines} machines as they are: {because}; the next start takes them over from {}",
+                state.display()
+            ),
+            Self::Trouble { trouble } => f.write_str(trouble),
+        }
+    }
+}

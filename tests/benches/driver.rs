@@ -1,0 +1,252 @@
+//! What one event costs the driver: its fold and the pass that it causes, at several sizes of cluster.
+//!
+//! Every figure is per event. Slots are visited in a scattered order, so that a large cluster pays for its
+//! cache misses. `cargo bench --package nodewright-conformance --bench driver`
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::Duration;
+
+use divan::Bencher;
+use jiff::Timestamp;
+use nodewright_core::bootstrap::{StreamEvent, StreamObservation};
+use nodewright_core::driver::{ClusterDriver, EffectSink, ProviderSetup, Refused};
+use nodewright_core::effect::{CallEnd, Capabilities, Command, Destroyed, Outcome, PlannedEffect};
+use nodewright_core::facts::{AgentId, CreatedLease, Endpoint, LeaseFacts, LeaseId};
+use nodewright_core::id::{BootstrapSessionId, LogicalNodeId, NodeAttemptId};
+use nodewright_core::observation::{Folded, Observation};
+use nodewright_core::pace::PaceConfig;
+use nodewright_core::policy::Policy;
+use nodewright_core::shape::{ClusterShape, Generation, NodeGroupSpec};
+use nodewright_core::template::{BootSpec, NodeShape, NodeTemplate, SwarmJoinSpec, Template};
+
+fn main() {
+    divan::main();
+}
+
+const SIZES: [u32; 2] = [10_000, 100_000];
+
+/// A world in which every call succeeds at once, and sessions stay as far as `joins` lets them come.
+struct World {
+    driver: ClusterDriver,
+    now: Timestamp,
+    effects: Effects,
+    joins: bool,
+    nodes: Vec<LogicalNodeId>,
+    next: usize,
+}
+
+#[derive(Default)]
+struct Effects(Vec<PlannedEffect>);
+
+impl EffectSink for Effects {
+    fn submit(&mut self, effects: &[PlannedEffect]) -> Vec<Refused> {
+        self.0.extend_from_slice(effects);
+        Vec::new()
+    }
+
+    fn retire(&mut self, _attempt: NodeAttemptId) {}
+}
+
+impl World {
+    fn converged(count: u32, joins: bool) -> Self {
+        let template = Template::new(NodeTemplate {
+            role: "worker".parse().unwrap(),
+            provider: "cloud".parse().unwrap(),
+            shape: NodeShape::new("image"),
+            boot: BootSpec::new("agent"),
+            join: SwarmJoinSpec::default(),
+        });
+        let run_id: nodewright_core::id::RunId = "run".parse().unwrap();
+        let group = NodeGroupSpec {
+            run_id: run_id.clone(),
+            group_id: "w".parse().unwrap(),
+            count,
+            depends_on: Default::default(),
+            template,
+        };
+        let shape = ClusterShape {
+            run_id,
+            generation: Generation(1),
+            groups: vec![group],
+        };
+        let capabilities = Capabilities {
+            visibility: Duration::ZERO,
+            inventory: false,
+            watch: false,
+            abortable: true,
+        };
+        let pace = PaceConfig {
+            max_in_flight: count.try_into().unwrap(),
+            rate: None,
+        };
+        let setup = ProviderSetup {
+            capabilities,
+            pace,
+            fresh: true,
+        };
+        let providers = BTreeMap::from([("cloud".parse().unwrap(), setup)]);
+        let driver = ClusterDriver::new(shape, Policy::default(), providers).unwrap();
+        let nodes = (0..count).map(|index| LogicalNodeId {
+            group: "w".parse().unwrap(),
+            index,
+        });
+        let now = "2030-01-01T00:00:00Z".parse().unwrap();
+        let mut world = Self {
+            driver,
+            now,
+            effects: Effects::default(),
+            joins,
+            nodes: nodes.collect(),
+            next: 0,
+        };
+        world.settle();
+        world
+    }
+
+    /// One event: its fold and the pass that it causes.
+    fn event(&mut self, node: &LogicalNodeId, attempt: NodeAttemptId, observation: &Observation) -> Folded {
+        let folded = self.driver.fold(node, attempt, observation, self.now);
+        let report = self.driver.drive(self.now, &mut self.effects);
+        black_box(report);
+        folded
+    }
+
+    /// Answers everything that was asked until nothing more is; says how many events that took.
+    fn settle(&mut self) -> u64 {
+        let mut events = 0;
+        let _ = self.driver.drive(self.now, &mut self.effects);
+        while let Some(effect) = self.effects.0.pop() {
+            let (node, operation) = (&effect.node, effect.operation);
+            let session = BootstrapSessionId(operation);
+            let outcome = match &effect.command {
+                Command::CreateLease(spec) => {
+                    let mut lease = LeaseFacts::new(LeaseId::new(operation.to_string()));
+                    lease.template = Some(spec.template.digest());
+                    let endpoint = Some(Endpoint {
+                        host: "10.0.0.1".into(),
+                        port: Some(22),
+                    });
+                    Outcome::LeaseCreated(CreatedLease { lease, endpoint })
+                }
+                Command::StartBootstrap(_) => Outcome::BootstrapStarted(session),
+                Command::ObserveConvergence(_) => Outcome::ConvergenceAccepted,
+                Command::DestroyLease(_) => Outcome::LeaseDestroyed(Destroyed::Gone),
+                Command::CancelBootstrap => Outcome::BootstrapCancelled,
+                Command::FindLease | Command::LookupEndpoint(_) => unreachable!("creates are answered whole"),
+            };
+            let starts = matches!(outcome, Outcome::BootstrapStarted(_));
+            let observation = Observation::Finished {
+                operation,
+                outcome,
+                end: CallEnd::At(self.now),
+            };
+            let _ = self.event(node, operation.attempt, &observation);
+            events += 1;
+            if starts && self.joins {
+                let event = StreamEvent::Joined(AgentId::new("agent"));
+                let joined = Observation::Stream(StreamObservation {
+                    session,
+                    sequence: 1,
+                    event,
+                });
+                let _ = self.event(node, operation.attempt, &joined);
+                events += 1;
+            }
+        }
+        events
+    }
+
+    /// The next slot in a scattered order.
+    fn slot(&mut self) -> LogicalNodeId {
+        self.next = (self.next + 7_919) % self.nodes.len();
+        self.nodes[self.next].clone()
+    }
+
+    fn attempt(&self, node: &LogicalNodeId) -> NodeAttemptId {
+        self.driver
+            .state()
+            .nodes
+            .get(node)
+            .expect("every slot is filled")
+            .attempt
+    }
+}
+
+/// A line of output of a session that has not joined: facts, and a moment that is pushed back.
+#[divan::bench(args = SIZES)]
+fn fold_and_pass_of_a_stream_report(bencher: Bencher<'_, '_>, count: u32) {
+    let mut world = World::converged(count, false);
+    let mut sequence = 10;
+    bencher.bench_local(|| {
+        let node = world.slot();
+        let attempt = world.attempt(&node);
+        let session = world
+            .driver
+            .state()
+            .nodes
+            .get(&node)
+            .and_then(|node| node.active_bootstrap)
+            .unwrap();
+        sequence += 1;
+        world.now += Duration::from_nanos(100);
+        let event = StreamEvent::Lines {
+            stdout: sequence,
+            stderr: 0,
+        };
+        let observation = Observation::Stream(StreamObservation {
+            session,
+            sequence,
+            event,
+        });
+        assert_eq!(world.event(&node, attempt, &observation), Folded::Applied);
+    });
+}
+
+/// A whole replacement: loss, destroy, restart, create, start, join, handoff. The figure is for all of its
+/// events; `items` is their number per second.
+#[divan::bench(args = SIZES)]
+fn fold_and_pass_of_all_events_of_a_replacement(bencher: Bencher<'_, '_>, count: u32) {
+    let mut world = World::converged(count, true);
+    let mut replace = || {
+        let node = world.slot();
+        let attempt = world.attempt(&node);
+        let lost = Observation::NodeLost {
+            reason: "gone".into(),
+        };
+        assert_eq!(world.event(&node, attempt, &lost), Folded::Applied);
+        let mut events = 1 + world.settle();
+        world.now += Duration::from_secs(2);
+        events += world.settle();
+        events
+    };
+    let events = replace();
+    bencher
+        .counter(divan::counter::ItemsCount::new(events))
+        .bench_local(replace);
+}
+
+/// What is asked after every event: when to look again, and whether all is well.
+#[divan::bench(args = SIZES)]
+fn requeue_converged_summary_and_an_idle_pass(bencher: Bencher<'_, '_>, count: u32) {
+    let mut world = World::converged(count, true);
+    bencher.bench_local(|| {
+        let report = world.driver.drive(world.now, &mut world.effects);
+        black_box((
+            report,
+            world.driver.requeue_at(),
+            world.driver.is_converged(),
+            world.driver.summary(),
+        ));
+    });
+}
+
+/// A slot's name, looked up: what every fold pays at the edge, for comparison.
+#[divan::bench(args = SIZES)]
+fn look_up_of_a_name(bencher: Bencher<'_, '_>, count: u32) {
+    let mut world = World::converged(count, true);
+    bencher.bench_local(|| {
+        let node = world.slot();
+        black_box(world.driver.state().nodes.get(&node));
+    });
+}
