@@ -72,20 +72,40 @@ impl<B: EffectBackend> Sim<B> {
         live
     }
 
-    /// G8: whatever was handed over is pending in the state.
-    pub(crate) fn check_recorded(&self, accepted: &[PlannedEffect]) -> Result<(), Broken> {
-        let state = self.driver.state();
-        for effect in accepted {
-            let node = state.nodes.get(&effect.node);
-            let node = node.into_iter().filter_map(|node| node.pending.as_ref());
-            let orphans = state
-                .orphans
-                .values()
-                .filter_map(|orphan| orphan.pending.as_ref());
-            let mut pending = node.chain(orphans).map(|pending| pending.id);
+    /// G8: whatever was handed over is pending in the state. G30: an attempt repeats a command no sooner than
+    /// the net of chapter 2 allows.
+    pub(crate) fn check_recorded(&mut self, accepted: &[PlannedEffect]) -> Result<(), Broken> {
+        let (state, policy) = (self.driver.state(), &self.config.policy);
+        for PlannedEffect {
+            node,
+            operation,
+            command,
+            ..
+        } in accepted
+        {
+            let node = state.nodes.get(node).and_then(|node| node.pending.as_ref());
+            if node.is_none_or(|pending| pending.id != *operation) {
+                let orphans = state.orphans.values();
+                let mut pending = orphans.filter_map(|orphan| orphan.pending.as_ref());
+                demand!(
+                    pending.any(|pending| pending.id == *operation),
+                    "G8: {operation} is not recorded"
+                );
+                continue;
+            }
+            let kind = command.kind();
+            let net = if kind.is_look_up() {
+                policy.probe_interval
+            } else {
+                policy.initial_delay
+            };
+            let last = self.dispatched.insert(operation.attempt, (kind, self.now));
+            let last = last.filter(|(last, _)| *last == kind);
+            let soonest = last.map(|(_, at)| at.checked_add(net).expect("traces are short"));
             demand!(
-                pending.any(|id| id == effect.operation),
-                "G8: {effect:?} is not recorded"
+                soonest.is_none_or(|soonest| soonest <= self.now),
+                "G30: {kind} was sent for attempt {} and again within {net:?}",
+                operation.attempt
             );
         }
         Ok(())

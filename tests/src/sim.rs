@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use nodewright_core::bootstrap::Session;
 use nodewright_core::driver::{Accepted, ClusterDriver, DriverError, DueLook, ProviderSetup};
-use nodewright_core::effect::{EffectBackend, EffectResult, Outcome, StreamReport};
+use nodewright_core::effect::{CommandKind, EffectBackend, EffectResult, Outcome, StreamReport};
 use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
 use nodewright_core::ledger::Ledger;
 use nodewright_core::observation::{Folded, Observation};
@@ -139,6 +139,8 @@ pub struct Sim<B> {
     pub(crate) reported: Arc<Mutex<Vec<StreamReport>>>,
     pub(crate) sessions: Vec<Live>,
     pub(crate) looks: Vec<(DueLook, Timestamp)>,
+    /// What each attempt sent last and when, as far as this process knows.
+    pub(crate) dispatched: BTreeMap<NodeAttemptId, (CommandKind, Timestamp)>,
     /// Every call that a backend saw, in order.
     pub(crate) calls: Vec<String>,
     pub(crate) trace: Vec<String>,
@@ -181,6 +183,7 @@ impl<B: EffectBackend> Sim<B> {
             reported: Arc::default(),
             sessions: Vec::new(),
             looks: Vec::new(),
+            dispatched: BTreeMap::new(),
             calls: Vec::new(),
             trace: Vec::new(),
             config,
@@ -287,6 +290,7 @@ impl<B: EffectBackend> Sim<B> {
         self.news.clear();
         self.delivered.clear();
         self.looks.clear();
+        self.dispatched.clear();
         self.sessions.clear();
         // Sessions of the old process report nowhere.
         self.reported = Arc::default();

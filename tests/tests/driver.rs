@@ -118,6 +118,8 @@ fn a_node_whose_sequences_are_used_up_is_reported_once_and_the_others_go_on() {
         let _ = run.succeed(effect);
     }
     for _ in 0..20 {
+        // A full pass looks at it again, and has nothing new to say.
+        run.driver.trigger();
         for effect in &run.pass(10) {
             let _ = run.succeed(effect);
         }

@@ -202,3 +202,40 @@ fn a_resource_of_a_restored_attempt_that_records_no_lease_is_remembered_and_adop
     );
     assert_eq!(ByHand::text(&run.drive()), ["w-0 1.3 lookup-endpoint"]);
 }
+
+/// Chapter 1, G9: orphans of one attempt share one sequence and take turns.
+#[test]
+fn orphans_of_one_attempt_take_turns() {
+    let mut run = unlooked(shape(1, vec![group("w", 0, template("alpha", "one"))]));
+    run.drive();
+    let look = run.look();
+    let _ = run.list(
+        &look,
+        &[
+            ("w-0", 3, "m-3"),
+            ("w-0", 3, "n-3"),
+            ("w-0", 3, "o-3"),
+            ("w-0", 3, "p-3"),
+        ],
+    );
+    let mut sent = run.drive();
+    let mut all = Vec::new();
+    while !sent.is_empty() {
+        assert_eq!(sent.len(), 1, "{:?}", ByHand::text(&sent));
+        all.extend(ByHand::text(&sent));
+        // The first of the orphans is not gone at once, and another one may take its turn meanwhile.
+        let _ = if all.len() == 2 {
+            run.fail(&sent[0], EffectError::definite("it said no"))
+        } else {
+            run.succeed(&sent[0])
+        };
+        sent = run.drive();
+        if sent.is_empty() {
+            sent = run.pass(2);
+        }
+    }
+    let operations = [1, 2, 3, 4, 5].map(|sequence| format!("w-0 3.{sequence} destroy-lease"));
+    assert_eq!(all, operations);
+    assert_eq!(run.retired, [NodeAttemptId::new(3)]);
+    assert!(run.driver.state().orphans.is_empty() && run.driver.state().nodes.is_empty());
+}

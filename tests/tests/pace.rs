@@ -152,4 +152,17 @@ fn while_all_classes_wait_none_takes_more_than_its_share() {
         count(&sent, |command| matches!(command, Command::CreateLease(_))),
         1
     );
+    // Cleanup holds its share: while the others wait, whatever they free is theirs.
+    let others = sent
+        .iter()
+        .filter(|effect| !matches!(effect.command, Command::DestroyLease(_)));
+    for effect in others {
+        let _ = run.succeed(effect);
+    }
+    let sent = run.drive();
+    assert_eq!(sent.len(), 4);
+    assert_eq!(
+        count(&sent, |command| matches!(command, Command::DestroyLease(_))),
+        0
+    );
 }

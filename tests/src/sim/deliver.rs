@@ -20,12 +20,7 @@ impl<B: EffectBackend> Sim<B> {
     /// What did not hold.
     pub fn work(&mut self) -> Result<bool, Broken> {
         self.take_reports();
-        let counts = [
-            self.running.len(),
-            self.news.len(),
-            self.sessions.len(),
-            self.looks.len(),
-        ];
+        let counts = self.pieces();
         let total: usize = counts.iter().sum();
         if total == 0 {
             return Ok(false);
@@ -45,18 +40,23 @@ impl<B: EffectBackend> Sim<B> {
     /// Does one chosen piece of deferred work, if it can go on, without driving.
     pub(crate) fn any_piece(&mut self) -> Result<(), Broken> {
         self.take_reports();
-        let counts = [
-            self.running.len(),
-            self.news.len(),
-            self.sessions.len(),
-            self.looks.len(),
-        ];
+        let counts = self.pieces();
         let total: usize = counts.iter().sum();
         if total > 0 {
             let piece = self.chooser.below(total);
             self.piece(piece, counts)?;
         }
         Ok(())
+    }
+
+    /// How many pieces of work there are: calls, news, sessions, looks.
+    fn pieces(&self) -> [usize; 4] {
+        [
+            self.running.len(),
+            self.news.len(),
+            self.sessions.len(),
+            self.looks.len(),
+        ]
     }
 
     fn piece(&mut self, mut piece: usize, counts: [usize; 4]) -> Result<bool, Broken> {
