@@ -10,7 +10,7 @@ use crate::failure::after;
 use crate::id::{BootstrapSessionId, OperationId, ProviderKind};
 use crate::node::{ManagedNode, RememberedCall, Stage};
 use crate::policy::Policy;
-use crate::shape::{ClusterShape, Generation};
+use crate::shape::ClusterShape;
 use crate::state::ClusterState;
 
 impl ClusterDriver {
@@ -64,8 +64,6 @@ impl ClusterDriver {
             });
         }
         state.providers.retain(|kind, _| providers.contains_key(kind));
-        // What the old process accepted under this number is not known to be this shape.
-        state.observed_generation = Generation::default();
         let ids: Vec<_> = state.nodes.iter().map(|(id, _)| id).collect();
         for id in ids {
             let slot = state.nodes.slot(&id).expect("it was listed");
