@@ -277,9 +277,9 @@ impl Fleet {
 async fn drain(goal: &Goal, signals: &mut Signals, late: Option<Instant>, detached: &Detached) -> bool {
     let because = tokio::select! {
         biased;
+        drained = goal.cluster.shutdown(Shutdown::Drain) => return drained.is_ok(),
         signal = signals.next() => format!("{signal} while taking everything down"),
         () = until(late) => "taking everything down takes too long".to_owned(),
-        drained = goal.cluster.shutdown(Shutdown::Drain) => return drained.is_ok(),
     };
     detach(goal, &because, detached).await;
     false
