@@ -14,7 +14,7 @@ use ractor::{Actor, ActorCell, ActorRef, ActorStatus, SpawnErr};
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::config::Config;
-use crate::events::{Events, Publisher, subscribe_at};
+use crate::events::{Events, subscribe_at};
 use crate::inbox::{Inbox, Incoming};
 use crate::supervisor::{ClusterSupervisor, Port, Shutdown, SupervisorMessage, SupervisorStart, UpdateError};
 use crate::view::View;
@@ -89,14 +89,12 @@ impl Cluster {
         let assembly = config.assemble()?;
         let inbox = Arc::new(Inbox::default());
         let view = View::default();
-        let publisher = Publisher::new();
-        let events = publisher.door();
+        let events = assembly.publisher.door();
         let (sender, published) = watch::channel(Arc::new(assembly.driver.state().clone()));
         let start = SupervisorStart {
             assembly,
             inbox: inbox.clone(),
             view: view.clone(),
-            publisher,
             published: sender,
         };
         let (supervisor, _) = match parent {

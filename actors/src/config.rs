@@ -16,6 +16,7 @@ use nodewright_core::state::ClusterState;
 use ractor::{Actor, ActorCell, ActorRef, SpawnErr};
 
 use crate::clock::Clock;
+use crate::events::{Events, Publisher, subscribe_at};
 use crate::executor::{Calls, Desk, ExecutorActor, ExecutorMessage, ExecutorState, Patience};
 use crate::inbox::Inbox;
 use crate::streams::StreamsMessage;
@@ -33,6 +34,7 @@ pub struct Config {
     resumed: Option<ClusterState>,
     clock: Option<Clock>,
     publish_every: Duration,
+    publisher: Publisher,
 }
 
 struct Registered {
@@ -55,6 +57,7 @@ impl Config {
             resumed: None,
             clock: None,
             publish_every: Self::PUBLISH_EVERY,
+            publisher: Publisher::new(),
         }
     }
 
@@ -116,6 +119,11 @@ impl Config {
         self
     }
 
+    /// Subscribes to all events of the cluster that this will become, from its very first on.
+    pub fn subscribe(&self) -> Events {
+        subscribe_at(&self.publisher.door())
+    }
+
     /// Checks everything and puts the driver together; nothing is started.
     pub(crate) fn assemble(self) -> Result<Assembly, DriverError> {
         let clock = self.clock.unwrap_or_else(Clock::system);
@@ -152,6 +160,7 @@ impl Config {
             patience,
             providers: providers.collect(),
             publish_every: self.publish_every,
+            publisher: self.publisher,
         })
     }
 }
@@ -174,6 +183,7 @@ pub(crate) struct Assembly {
     patience: Patience,
     providers: BTreeMap<ProviderKind, Box<dyn Provider>>,
     pub(crate) publish_every: Duration,
+    pub(crate) publisher: Publisher,
 }
 
 impl Assembly {

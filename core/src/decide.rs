@@ -261,6 +261,8 @@ impl Ladder<'_> {
             return Decision::Settled;
         }
         match (&node.lease, &node.endpoint) {
+            // A state that was handed back may be older than a machine that a look will show.
+            (None, _) if !gate.looked => self.wait(WaitReason::FirstLook, None),
             (None, _) if gate.orphaned => self.wait(WaitReason::Orphan, None),
             (None, _) if !gate.may_start => self.wait(WaitReason::Dependencies, None),
             (None, _) => self.dispatch(CommandKind::CreateLease),

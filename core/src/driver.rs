@@ -32,7 +32,7 @@ use crate::fold::fold;
 use crate::id::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind, RunId};
 use crate::node::{ManagedNode, PassId, Stage};
 use crate::observation::{Folded, Observation};
-use crate::pace::Pace;
+use crate::pace::{Pace, Who};
 use crate::plan::{Plan, gate};
 use crate::policy::Policy;
 use crate::shape::{ClusterShape, ShapeLimits};
@@ -199,7 +199,7 @@ impl ClusterDriver {
             self.report_change(slot, &before, Some(observation), now);
         }
         if let Some(fault) = fault {
-            self.report_fault(slot, fault, now);
+            self.report_fault(&Who::Node(slot), fault, now);
         }
         folded
     }

@@ -20,6 +20,7 @@ use nodewright_core::observation::{Folded, Observation};
 use nodewright_core::pace::PaceConfig;
 use nodewright_core::policy::Policy;
 use nodewright_core::shape::{ClusterShape, NodeGroupSpec};
+use nodewright_core::state::ClusterState;
 
 use self::executor::Executor;
 use crate::call::{Live, Running};
@@ -270,7 +271,15 @@ impl<B: EffectBackend> Sim<B> {
     ///
     /// As the driver's.
     pub fn restart_restored(&mut self) -> Result<(), DriverError> {
-        let state = self.driver.state().clone();
+        self.restart_from(self.driver.state().clone())
+    }
+
+    /// The process ends, and one that has a state of it takes over; the state may be older than the end.
+    ///
+    /// # Errors
+    ///
+    /// As the driver's.
+    pub fn restart_from(&mut self, state: ClusterState) -> Result<(), DriverError> {
         self.die();
         self.config.fresh = false;
         let setups = setups(&self.config, &self.providers);

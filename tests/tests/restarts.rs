@@ -1,21 +1,28 @@
 //! Processes that end, and processes that take over.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nodewright_backends::MemoryBackend;
 use nodewright_conformance::{Provider, Sim, SimConfig, group, shape, template};
 use nodewright_core::node::Stage;
+use nodewright_core::observation::Observation;
+use nodewright_core::pace::PaceConfig;
 
 fn converged(count: u32) -> Sim<MemoryBackend> {
+    converged_with(SimConfig::default(), count)
+}
+
+fn converged_with(config: SimConfig, count: u32) -> Sim<MemoryBackend> {
     let provider = Provider {
         backend: Arc::new(MemoryBackend::new()),
         kill: MemoryBackend::kill,
     };
     let providers = BTreeMap::from([("alpha".parse().unwrap(), provider)]);
     let shape = shape(1, vec![group("w", count, template("alpha", "one"))]);
-    let mut sim = Sim::new(SimConfig::default(), providers, shape).unwrap();
+    let mut sim = Sim::new(config, providers, shape).unwrap();
     sim.settle(Duration::from_secs(60)).unwrap();
     sim
 }
@@ -76,5 +83,42 @@ fn whatever_a_restored_process_was_about_its_machines_are_adopted() {
         for (id, node) in sim.driver().state().nodes.iter() {
             assert_eq!(node.stage, Stage::Dormant, "{id} at step {seed}");
         }
+    }
+}
+
+/// G32: a journal may lag behind what the process did before it ended. What it does not know of is found
+/// before anything is leased, also for a node of which it knows only that it was to get a machine.
+#[test]
+fn a_state_that_lags_behind_never_makes_a_second_machine_for_a_slot() {
+    for seed in 0..100 {
+        // One call at a time, so that the journal has nodes that have asked for nothing yet.
+        let pace = PaceConfig {
+            max_in_flight: NonZeroU32::MIN,
+            rate: None,
+        };
+        let config = SimConfig {
+            seed,
+            pace,
+            trace: true,
+            ..SimConfig::default()
+        };
+        let mut sim = converged_with(config, 2);
+        sim.update(vec![group("w", 5, template("alpha", "one"))]).unwrap();
+        sim.drive().unwrap();
+        for _ in 0..seed % 20 {
+            sim.work().unwrap();
+        }
+        let journal = sim.driver().state().clone();
+        // That a machine is gone of which the journal knows is for the sweeps to find.
+        let doomed = journal.nodes.iter().filter(|(_, node)| node.lease.is_none());
+        let doomed: Vec<_> = doomed.map(|(id, node)| (id, node.attempt)).collect();
+        for (id, attempt) in &doomed {
+            let reason = "it died after the journal was written".into();
+            let _ = sim.observe(id, *attempt, Observation::NodeLost { reason });
+        }
+        sim.settle(Duration::from_secs(600)).unwrap();
+        sim.restart_from(journal).unwrap();
+        let settled = sim.settle(Duration::from_secs(600));
+        settled.unwrap_or_else(|broken| panic!("seed {seed}: {broken}\n{}", sim.trace().join("\n")));
     }
 }

@@ -28,7 +28,6 @@ pub(crate) struct SupervisorStart {
     pub(crate) assembly: Assembly,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) view: View,
-    pub(crate) publisher: Publisher,
     pub(crate) published: watch::Sender<Arc<ClusterState>>,
 }
 
@@ -57,7 +56,6 @@ impl Supervision {
             assembly,
             inbox,
             view,
-            publisher,
             published,
         } = start;
         let children = Children::new(assembly.seats(&inbox));
@@ -65,6 +63,7 @@ impl Supervision {
             driver,
             clock,
             publish_every,
+            publisher,
             ..
         } = assembly;
         Self {

@@ -572,9 +572,19 @@ fn a_deadline_beyond_representable_time_is_a_fault_of_the_node() {
 }
 
 #[test]
-fn a_first_look_gates_nothing_but_filling_a_slot() {
+fn a_first_look_gates_nothing_but_filling_a_slot_and_leasing_for_it() {
     for (node, kind) in dispatching() {
-        check(of(node).behind(UNLOOKED), Decision::Dispatch(kind));
+        // A state that was handed back may be older than a machine that the look will show.
+        let waits = Decision::Wait {
+            on: WaitReason::FirstLook,
+            until: None,
+        };
+        let expected = if kind == CreateLease {
+            waits
+        } else {
+            Decision::Dispatch(kind)
+        };
+        check(of(node).behind(UNLOOKED), expected);
     }
     check(
         of(dormant()).undesired().behind(UNLOOKED),

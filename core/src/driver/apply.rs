@@ -76,8 +76,8 @@ impl ClusterDriver {
     /// Applies a draft; says whether it did anything.
     fn apply(&mut self, draft: &Draft, now: Timestamp, effects: &mut Vec<PlannedEffect>) -> bool {
         let mut did = !draft.newly_waiting.is_empty() || !draft.no_longer_waiting.is_empty();
-        for (slot, fault) in &draft.faults {
-            self.report_fault(*slot, *fault, now);
+        for (who, fault) in &draft.faults {
+            self.report_fault(who, *fault, now);
         }
         for slot in &draft.no_longer_waiting {
             self.change(*slot, |node, _, _| stop_waiting(node, now));
@@ -173,7 +173,7 @@ impl ClusterDriver {
                     self.report_change(slot, &before, None, now);
                 }
                 if let Some(fault) = fault.flatten() {
-                    self.report_fault(slot, fault, now);
+                    self.report_fault(&Who::Node(slot), fault, now);
                 }
             }
             (Step::MarkDestroyed, Some(attempt)) => {

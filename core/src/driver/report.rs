@@ -11,7 +11,8 @@ use crate::failure::{NodeError, NodeFault};
 use crate::id::OperationId;
 use crate::node::{ManagedNode, Stage};
 use crate::observation::Observation;
-use crate::state::Slot;
+use crate::pace::Who;
+use crate::state::{ClusterState, Slot};
 
 /// What of a node is compared to tell what a change of it means.
 #[derive(Debug, Clone, Copy)]
@@ -126,29 +127,35 @@ impl ClusterDriver {
         }
     }
 
-    /// Tells of a node that cannot go on, once.
-    pub(super) fn report_fault(&mut self, slot: Slot, fault: NodeFault, now: Timestamp) {
-        let Some(node) = self.state.nodes.at(slot) else {
-            return;
+    /// Tells of a node or orphan that cannot go on, once.
+    pub(super) fn report_fault(&mut self, who: &Who, fault: NodeFault, now: Timestamp) {
+        let ClusterState { nodes, orphans, .. } = &mut self.state;
+        let found = match who {
+            Who::Node(slot) => {
+                let id = nodes.id(*slot);
+                nodes
+                    .at_mut(*slot)
+                    .map(|node| (id, node.attempt, &mut node.retry.last_error))
+            }
+            Who::Orphan(key) => {
+                let orphan = orphans.get_mut(&**key);
+                orphan.map(|orphan| (key.node.clone(), key.attempt, &mut orphan.last_error))
+            }
         };
-        let error = NodeError {
-            node: self.state.nodes.id(slot),
-            attempt: node.attempt,
-            fault,
+        let Some((node, attempt, last_error)) = found else {
+            return;
         };
         let text = fault.to_string();
-        if node.retry.last_error.as_deref() == Some(&text) {
+        if last_error.as_deref() == Some(&text) {
             return;
         }
-        let kind = EventKind::NodeFaulty {
-            node: error.node.clone(),
-            attempt: error.attempt,
-            fault: text.clone(),
-        };
-        self.event(now, kind);
-        self.index.errors.push(error);
-        if let Some(node) = self.state.nodes.at_mut(slot) {
-            node.retry.last_error = Some(text.into());
-        }
+        *last_error = Some(text.as_str().into());
+        self.index.errors.push(NodeError {
+            node: node.clone(),
+            attempt,
+            fault,
+        });
+        let fault = text;
+        self.event(now, EventKind::NodeFaulty { node, attempt, fault });
     }
 }

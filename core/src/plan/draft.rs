@@ -36,7 +36,7 @@ pub(crate) struct Draft {
     /// What is done, in order once the draft is finished.
     pub(crate) moves: Vec<Move>,
     /// Who cannot go on.
-    pub(crate) faults: Vec<(Slot, NodeFault)>,
+    pub(crate) faults: Vec<(Who, NodeFault)>,
     /// Who asked for a place first in this pass; once the draft is finished, who of them got none.
     pub(crate) newly_waiting: Vec<Claim>,
     /// Who waited for a place and needs none any more.
@@ -68,7 +68,7 @@ impl Draft {
                 return Some((node.class_of(kind), claim));
             }
             Decision::Faulty { fault, until } => {
-                self.faults.push((slot, fault));
+                self.faults.push((who, fault));
                 self.requeue(until);
             }
             waits => self.requeue(waits.until()),
@@ -89,6 +89,10 @@ impl Draft {
             Decision::Dispatch(kind) => {
                 let who = Who::Orphan(Arc::new(key.clone()));
                 Some(self.claim(order, who, kind, orphan.waiting_since, now))
+            }
+            Decision::Faulty { fault, .. } => {
+                self.faults.push((Who::Orphan(Arc::new(key.clone())), fault));
+                None
             }
             waits => {
                 self.requeue(waits.until());
@@ -249,9 +253,15 @@ impl Draft {
             plan.actions.extend(action);
         }
         plan.faults
-            .extend(self.faults.into_iter().filter_map(|(slot, fault)| {
-                let node = id(slot);
-                let attempt = state.nodes.get(&node)?.attempt;
+            .extend(self.faults.into_iter().filter_map(|(who, fault)| {
+                let (node, attempt) = match who {
+                    Who::Node(slot) => {
+                        let node = id(slot);
+                        let attempt = state.nodes.get(&node)?.attempt;
+                        (node, attempt)
+                    }
+                    Who::Orphan(key) => (key.node.clone(), key.attempt),
+                };
                 Some(NodeError { node, attempt, fault })
             }));
         plan.newly_waiting

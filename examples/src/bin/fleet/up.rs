@@ -186,11 +186,11 @@ impl Fleet {
         if let Some(state) = ground.left.clone() {
             config = config.resume(state);
         }
+        // Before it starts: what it does first is to be told, too.
+        let events = config.subscribe();
         let cluster = Cluster::spawn(config)
             .await
             .map_err(|error| refused("starting", &error))?;
-        // At once: what it does first is to be told, too.
-        let events = cluster.subscribe();
         if ground.left.is_some()
             && let Err(error) = ground.detached.remove()
         {
