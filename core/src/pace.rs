@@ -152,6 +152,14 @@ impl Pace {
         by_rate.max(self.not_before).filter(|opens_at| *opens_at > now)
     }
 
+    /// Whether so many calls more may all be sent now, without any order among them.
+    pub(crate) fn has_room(&self, holding: [u32; 3], calls: usize, now: Timestamp) -> bool {
+        let held = holding.iter().sum::<u32>() as usize;
+        self.config.rate.is_none()
+            && self.opens_at(now).is_none()
+            && held + calls <= self.places.get() as usize
+    }
+
     /// Notes that a call is sent.
     fn spend(&mut self, now: Timestamp) {
         if let Some(interval) = self.interval() {

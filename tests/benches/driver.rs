@@ -41,8 +41,8 @@ struct World {
 struct Effects(Vec<PlannedEffect>);
 
 impl EffectSink for Effects {
-    fn submit(&mut self, effects: &[PlannedEffect]) -> Vec<Refused> {
-        self.0.extend_from_slice(effects);
+    fn submit(&mut self, effects: Vec<PlannedEffect>) -> Vec<Refused> {
+        self.0.extend(effects);
         Vec::new()
     }
 

@@ -44,8 +44,8 @@ struct Sink<'a> {
 }
 
 impl EffectSink for Sink<'_> {
-    fn submit(&mut self, effects: &[PlannedEffect]) -> Vec<Refused> {
-        self.sent.extend_from_slice(effects);
+    fn submit(&mut self, effects: Vec<PlannedEffect>) -> Vec<Refused> {
+        self.sent.extend(effects);
         Vec::new()
     }
 

@@ -252,9 +252,9 @@ fn ten_thousand_nodes_converge() {
     impl nodewright_core::driver::EffectSink for Sink {
         fn submit(
             &mut self,
-            effects: &[nodewright_core::effect::PlannedEffect],
+            effects: Vec<nodewright_core::effect::PlannedEffect>,
         ) -> Vec<nodewright_core::driver::Refused> {
-            self.0.extend_from_slice(effects);
+            self.0.extend(effects);
             Vec::new()
         }
         fn retire(&mut self, _: nodewright_core::id::NodeAttemptId) {}

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use nodewright_core::effect::EffectError;
+use nodewright_core::effect::{EffectError, PlannedEffect};
 use nodewright_core::id::ProviderKind;
-use ractor::{Actor, ActorCell, ActorRef, SpawnErr};
+use ractor::{Actor, ActorCell, ActorRef, MessagingErr, SpawnErr};
 
 use super::SupervisorMessage;
 use super::pass::Supervision;
@@ -50,6 +50,25 @@ impl Children {
             .get(provider)
             .and_then(|children| children.executor.as_ref());
         executor.is_some_and(|executor| executor.cast(message).is_ok())
+    }
+
+    /// Hands a batch to a provider's executor, or back if there is none that would take it.
+    pub(super) fn submit(
+        &self,
+        provider: &ProviderKind,
+        batch: Vec<PlannedEffect>,
+    ) -> Result<(), Vec<PlannedEffect>> {
+        let executor = self
+            .providers
+            .get(provider)
+            .and_then(|children| children.executor.as_ref());
+        let Some(executor) = executor else {
+            return Err(batch);
+        };
+        match executor.cast(ExecutorMessage::Submit(batch)) {
+            Err(MessagingErr::SendErr(ExecutorMessage::Submit(batch))) => Err(batch),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn tell_all(&self, message: impl Fn() -> ExecutorMessage) {

@@ -252,21 +252,23 @@ struct Batches<'a> {
 }
 
 impl EffectSink for Batches<'_> {
-    fn submit(&mut self, effects: &[PlannedEffect]) -> Vec<Refused> {
-        let mut batches: BTreeMap<&ProviderKind, Vec<PlannedEffect>> = BTreeMap::new();
+    fn submit(&mut self, effects: Vec<PlannedEffect>) -> Vec<Refused> {
+        let mut batches: BTreeMap<ProviderKind, Vec<PlannedEffect>> = BTreeMap::new();
         for effect in effects {
-            batches.entry(&effect.provider).or_default().push(effect.clone());
+            batches.entry(effect.provider.clone()).or_default().push(effect);
         }
         let mut refused = Vec::new();
         for (provider, batch) in batches {
-            let operations: Vec<_> = batch.iter().map(|effect| effect.operation).collect();
-            if !self.children.tell(provider, ExecutorMessage::Submit(batch)) {
+            if let Err(batch) = self.children.submit(&provider, batch) {
                 let reason: Arc<str> = "the executor is restarting".into();
-                let refuse = |operation| Refused {
-                    operation,
-                    reason: reason.clone(),
-                };
-                refused.extend(operations.into_iter().map(refuse));
+                refused.extend(batch.into_iter().map(|effect| {
+                    let (node, operation) = (effect.node, effect.operation);
+                    Refused {
+                        node,
+                        operation,
+                        reason: reason.clone(),
+                    }
+                }));
             }
         }
         refused

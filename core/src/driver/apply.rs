@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::index::{operation_deadline, orphan_deadline};
 use super::report::Glimpse;
 use super::tally::Share;
-use super::{ClusterDriver, DriveReport, DueOperation, EffectSink};
+use super::{ClusterDriver, DriveReport, DueOperation, EffectSink, Refused};
 use crate::decide::Step;
 use crate::effect::{CommandKind, PlannedEffect};
 use crate::event::EventKind;
@@ -37,10 +37,9 @@ impl ClusterDriver {
             report.passes += 1;
             report.effects += effects.len() as u64;
             if !effects.is_empty() {
-                for refused in sink.submit(&effects) {
-                    self.fold_refusal(&effects, &refused, now);
+                for refused in sink.submit(std::mem::take(&mut effects)) {
+                    self.fold_refusal(refused, now);
                 }
-                effects.clear();
             }
             for attempt in std::mem::take(&mut self.retired) {
                 sink.retire(attempt);
@@ -59,18 +58,14 @@ impl ClusterDriver {
         report
     }
 
-    fn fold_refusal(&mut self, effects: &[PlannedEffect], refused: &super::Refused, now: Timestamp) {
-        let Some(effect) = effects
-            .iter()
-            .find(|effect| effect.operation == refused.operation)
-        else {
-            return;
-        };
-        let observation = Observation::Refused {
-            operation: refused.operation,
-            reason: refused.reason.clone(),
-        };
-        let _ = self.fold(&effect.node, refused.operation.attempt, &observation, now);
+    fn fold_refusal(&mut self, refused: Refused, now: Timestamp) {
+        let Refused {
+            node,
+            operation,
+            reason,
+        } = refused;
+        let observation = Observation::Refused { operation, reason };
+        let _ = self.fold(&node, operation.attempt, &observation, now);
     }
 
     /// Applies a draft; says whether it did anything.

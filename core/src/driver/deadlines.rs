@@ -26,6 +26,17 @@ impl<K: Ord + Clone> Deadlines<K> {
         self.heap.push(Reverse((at, key)));
     }
 
+    /// The earliest entry, whether anything still agrees with it or not.
+    pub(super) fn peek(&self) -> Option<(Timestamp, K)> {
+        let Reverse((at, key)) = self.heap.peek()?;
+        Some((*at, key.clone()))
+    }
+
+    /// Takes the earliest entry.
+    pub(super) fn pop(&mut self) {
+        self.heap.pop();
+    }
+
     /// The earliest entry that `truth` still agrees with.
     pub(super) fn next(&mut self, truth: impl Fn(&K) -> Option<Timestamp>) -> Option<Timestamp> {
         while let Some(Reverse((at, key))) = self.heap.peek() {
@@ -55,7 +66,7 @@ impl<K: Ord + Clone> Deadlines<K> {
             let mut entries = std::mem::take(&mut self.heap).into_vec();
             entries.retain(|Reverse((at, key))| truth(key) == Some(*at));
             // The same moment may have been pushed twice for one key.
-            entries.sort();
+            entries.sort_unstable();
             entries.dedup();
             self.heap = entries.into();
         }

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use super::ClusterDriver;
-use super::index::OrphanEntry;
+use super::index::{Index, OrphanEntry};
 use crate::decide::{Decision, reconcile_node};
 use crate::orphan::{OrphanKey, Turns, reconcile_orphan};
-use crate::pace::{Class, Who};
+use crate::pace::{Claim, Class, Who};
 use crate::plan::{Draft, gate, looks_at};
 use crate::state::Slot;
 
@@ -16,13 +16,7 @@ impl ClusterDriver {
     pub(super) fn draft(&mut self, now: Timestamp) -> Draft {
         let mut draft = Draft::default();
         let index = &mut self.index;
-        loop {
-            let entries = &index.slots;
-            let truth = |slot: &Slot| entries.get(*slot).and_then(|entry| entry.wake);
-            let Some(slot) = index.wakes.pop_due(now, truth) else {
-                break;
-            };
-            index.slots.entry(slot).wake = None;
+        while let Some(slot) = index.pop_due_wake(now) {
             index.mark(slot);
         }
         let mut slots = std::mem::take(&mut index.dirty);
@@ -52,10 +46,7 @@ impl ClusterDriver {
         let entry = index.slots.entry(slot);
         entry.dirty = false;
         if entry.wake != decision.until() {
-            entry.wake = decision.until();
-            if let Some(at) = entry.wake {
-                index.wakes.push(at, slot);
-            }
+            index.wake_at(slot, decision.until());
         }
         let Some(node) = node else {
             if decision == Decision::Settled {
@@ -65,10 +56,9 @@ impl ClusterDriver {
         };
         if index.slots.entry(slot).claim != claim {
             index.release(slot, &node.provider);
-            if let Some((class, claim)) = &claim {
-                index.lane(&node.provider).queue.insert(*class, claim.clone());
+            if let Some(claim) = claim {
+                index.lane(&node.provider).fresh.push(claim);
             }
-            index.slots.entry(slot).claim = claim;
         }
         if node.retry.waiting_since.is_some() && !matches!(decision, Decision::Dispatch(_)) {
             draft.no_longer_waiting.push(slot);
@@ -111,40 +101,50 @@ impl ClusterDriver {
             let order = (index.rank(group), key.node.index);
             let claim = draft.consider_orphan(order, &key, orphan, decision, now);
             index.release_orphan(&key);
-            if let Some(claim) = &claim {
-                index
-                    .lane(&key.provider)
-                    .queue
-                    .insert(Class::Cleanup, claim.clone());
+            if let Some(claim) = claim {
+                index.lane(&key.provider).fresh.push((Class::Cleanup, claim));
             }
             let wake = decision.until();
             if let Some(at) = wake {
                 index.orphan_wakes.push(at, key.clone());
             }
-            index.orphans.insert(key, OrphanEntry { wake, claim });
+            index.orphans.insert(key, OrphanEntry { wake, claim: None });
         }
     }
 
-    /// Gives out the places of every provider at which somebody waits.
+    /// Gives out the places of every provider at which somebody wants one.
     fn grant(&mut self, draft: &mut Draft, now: Timestamp) {
-        let index = &mut self.index;
-        for (kind, lane) in &mut index.lanes {
-            let Some(provider) = self
-                .state
-                .providers
-                .get_mut(kind)
-                .filter(|_| !lane.queue.is_empty())
-            else {
+        let Index {
+            lanes,
+            slots,
+            orphans,
+            ..
+        } = &mut self.index;
+        for (kind, lane) in lanes {
+            let Some(provider) = self.state.providers.get_mut(kind) else {
                 continue;
             };
+            if lane.queue.is_empty() && provider.pace.has_room(lane.holding, lane.fresh.len(), now) {
+                // Nobody contends, so nobody has to queue.
+                draft
+                    .moves
+                    .extend(lane.fresh.drain(..).map(|(_, claim)| claim.into_move()));
+                continue;
+            }
+            let mut claim_of = |who: &Who, claim: Option<(Class, Claim)>| match who {
+                Who::Node(slot) => slots.entry(*slot).claim = claim,
+                Who::Orphan(key) => {
+                    let entry = orphans.entry((**key).clone()).or_default();
+                    entry.claim = claim.map(|(_, claim)| claim);
+                }
+            };
+            for (class, claim) in lane.fresh.drain(..) {
+                claim_of(&claim.who, Some((class, claim.clone())));
+                lane.queue.insert(class, claim);
+            }
             for (class, claim) in draft.grant(&lane.queue, &mut provider.pace, lane.holding, now) {
                 lane.queue.remove(class, &claim);
-                match &claim.who {
-                    Who::Node(slot) => index.slots.entry(*slot).claim = None,
-                    Who::Orphan(key) => {
-                        index.orphans.entry((**key).clone()).or_default().claim = None;
-                    }
-                }
+                claim_of(&claim.who, None);
             }
         }
     }

@@ -22,6 +22,8 @@ pub(super) struct Entry {
     pub(super) touched: bool,
     /// The moment that its last decision waits for.
     pub(super) wake: Option<Timestamp>,
+    /// The moment at which it stands among the wakes: never later than `wake`.
+    pub(super) armed: Option<Timestamp>,
     /// Its place in the queue of its provider.
     pub(super) claim: Option<(Class, Claim)>,
 }
@@ -37,6 +39,8 @@ pub(super) struct OrphanEntry {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lane {
     pub(super) queue: Queue,
+    /// Claims of the pass that is being drafted, not in the queue yet.
+    pub(super) fresh: Vec<(Class, Claim)>,
     pub(super) holding: [u32; 3],
 }
 
@@ -204,10 +208,7 @@ impl Index {
     }
 
     pub(super) fn lane(&mut self, provider: &ProviderKind) -> &mut Lane {
-        if !self.lanes.contains_key(provider) {
-            self.lanes.insert(provider.clone(), Lane::default());
-        }
-        self.lanes.get_mut(provider).expect("it was made")
+        self.lanes.entry(provider.clone()).or_default()
     }
 
     /// Moves a place that is held at a provider from one class to another.
@@ -237,13 +238,56 @@ impl Index {
         }
     }
 
+    /// Has a slot considered again at this moment, or not at all.
+    ///
+    /// A moment that is only pushed back is not armed anew: what is armed comes up early, and is then put
+    /// where it belongs.
+    pub(super) fn wake_at(&mut self, slot: Slot, at: Option<Timestamp>) {
+        let entry = self.slots.entry(slot);
+        entry.wake = at;
+        if let Some(at) = at.filter(|at| entry.armed.is_none_or(|armed| *at < armed)) {
+            entry.armed = Some(at);
+            self.wakes.push(at, slot);
+        }
+    }
+
+    /// The earliest moment at which a slot is to be considered again.
+    fn next_wake(&mut self) -> Option<(Timestamp, Slot)> {
+        loop {
+            let (at, slot) = self.wakes.peek()?;
+            let entry = self.slots.get_mut(slot).filter(|entry| entry.armed == Some(at));
+            let Some(entry) = entry else {
+                self.wakes.pop();
+                continue;
+            };
+            if entry.wake == Some(at) {
+                return Some((at, slot));
+            }
+            entry.armed = entry.wake;
+            self.wakes.pop();
+            if let Some(later) = entry.armed {
+                self.wakes.push(later, slot);
+            }
+        }
+    }
+
+    /// Takes a slot whose moment has come.
+    pub(super) fn pop_due_wake(&mut self, now: Timestamp) -> Option<Slot> {
+        let (_, slot) = self.next_wake().filter(|(at, _)| *at <= now)?;
+        self.wakes.pop();
+        let entry = self.slots.entry(slot);
+        entry.wake = None;
+        entry.armed = None;
+        Some(slot)
+    }
+
     /// When to look again, given what the last draft found; drops what is outdated on the way.
     pub(super) fn settle(&mut self, state: &ClusterState, draft_at: Option<Timestamp>) {
         let nodes = state.nodes.len();
         let entries = &self.slots;
-        let wake = |slot: &Slot| entries.get(*slot).and_then(|entry| entry.wake);
-        self.wakes.compact(nodes, wake);
-        let next = self.wakes.next(wake);
+        self.wakes
+            .compact(nodes, |slot| entries.get(*slot).and_then(|entry| entry.armed));
+        let next = self.next_wake().map(|(at, _)| at);
         self.operations
             .compact(nodes, |slot| operation_deadline(&state.nodes, *slot));
         let orphans = &self.orphans;

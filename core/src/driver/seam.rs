@@ -88,6 +88,8 @@ pub enum Accepted {
 /// A submission that an executor would not take.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Refused {
+    /// The slot.
+    pub node: LogicalNodeId,
     /// The operation.
     pub operation: OperationId,
     /// Why, for people.
@@ -98,7 +100,7 @@ pub struct Refused {
 pub trait EffectSink {
     /// Takes the effects of one pass; all of them are recorded as pending already. Says which it would not
     /// take.
-    fn submit(&mut self, effects: &[PlannedEffect]) -> Vec<Refused>;
+    fn submit(&mut self, effects: Vec<PlannedEffect>) -> Vec<Refused>;
 
     /// Is told that nothing will be asked for an attempt any more.
     fn retire(&mut self, attempt: NodeAttemptId);

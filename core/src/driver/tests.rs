@@ -37,13 +37,15 @@ struct Tape {
 }
 
 impl EffectSink for Tape {
-    fn submit(&mut self, effects: &[PlannedEffect]) -> Vec<Refused> {
-        self.sent.extend_from_slice(effects);
+    fn submit(&mut self, effects: Vec<PlannedEffect>) -> Vec<Refused> {
         let refused = effects.iter().filter(|_| self.refuses).map(|effect| Refused {
+            node: effect.node.clone(),
             operation: effect.operation,
             reason: "restarting".into(),
         });
-        refused.collect()
+        let refused = refused.collect();
+        self.sent.extend(effects);
+        refused
     }
 
     fn retire(&mut self, attempt: NodeAttemptId) {
@@ -430,8 +432,8 @@ fn g8_an_operation_is_recorded_before_the_sink_sees_it() {
     /// Dies with what it was handed, so that the state at that moment can be looked at.
     struct Dies(Vec<PlannedEffect>);
     impl EffectSink for Dies {
-        fn submit(&mut self, effects: &[PlannedEffect]) -> Vec<Refused> {
-            self.0.extend_from_slice(effects);
+        fn submit(&mut self, effects: Vec<PlannedEffect>) -> Vec<Refused> {
+            self.0.extend(effects);
             std::panic::resume_unwind(Box::new("the sink died"));
         }
         fn retire(&mut self, _: NodeAttemptId) {}

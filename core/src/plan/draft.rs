@@ -30,6 +30,17 @@ pub(crate) struct Move {
     pub(crate) act: Act,
 }
 
+impl Claim {
+    /// What the claim's owner does once it has its place.
+    pub(crate) fn into_move(self) -> Move {
+        Move {
+            order: self.order,
+            who: self.who,
+            act: Act::Dispatch(self.kind),
+        }
+    }
+}
+
 /// A pass that is being drafted.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
@@ -134,13 +145,8 @@ impl Draft {
             .into_iter()
             .map(|(class, claim)| (class, claim.clone()))
             .collect();
-        for (_, Claim { order, who, kind, .. }) in &granted {
-            self.moves.push(Move {
-                order: *order,
-                who: who.clone(),
-                act: Act::Dispatch(*kind),
-            });
-        }
+        self.moves
+            .extend(granted.iter().map(|(_, claim)| claim.clone().into_move()));
         let held = holding.iter().sum::<u32>() as usize + granted.len();
         if queue.len() > granted.len() && held < pace.places() as usize {
             self.requeue(pace.opens_at(now));

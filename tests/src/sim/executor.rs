@@ -27,7 +27,7 @@ pub(super) struct Executor<'a, B> {
 }
 
 impl<B: EffectBackend> EffectSink for Executor<'_, B> {
-    fn submit(&mut self, effects: &[PlannedEffect]) -> Vec<Refused> {
+    fn submit(&mut self, effects: Vec<PlannedEffect>) -> Vec<Refused> {
         effects.iter().filter_map(|effect| self.take(effect)).collect()
     }
 
@@ -43,7 +43,11 @@ impl<B: EffectBackend> Executor<'_, B> {
         let operation = effect.operation;
         if self.chooser.happens(self.config.faults.refused) {
             let reason = "the executor is restarting".into();
-            return Some(Refused { operation, reason });
+            return Some(Refused {
+                node: effect.node.clone(),
+                operation,
+                reason,
+            });
         }
         let busy = self
             .running
