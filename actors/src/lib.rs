@@ -14,7 +14,7 @@
 //!                ▼         ▼                           │
 //!           TimerActor   ExecutorActor<B> ── task per call ──► EffectBackend (provider)
 //!                          │ sessions                          │
-//!                          └────► BootstrapStreams ◄───────────┘ Transport (local, SSH)
+//!                          └────► BootstrapStreams ◄───────────┘ Transport
 //! ```
 //!
 //! Begin with [`Config`] and [`Cluster`]. All of the core is re-exported: [`shape`], [`policy`], [`effect`]

@@ -1,7 +1,7 @@
 //! The pure core of nodewright: it decides, folds and drives, and touches nothing.
 //!
 //! ```text
-//!        shape                               observation (result, stream, sweep, deadline)
+//!        shape                               observation (result, stream, death, deadline)
 //!          │                                            │
 //!          ▼                                            ▼
 //!   update_desired ───────────► ClusterDriver ◄─────── fold
