@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dashmap::DashMap;
+use foldhash::fast::FixedState;
 use nodewright_core::id::LogicalNodeId;
 use nodewright_core::status::NodeStatus;
 
@@ -10,7 +11,7 @@ use nodewright_core::status::NodeStatus;
 ///
 /// Readers get owned values: nothing that they hold can stall the writer.
 #[derive(Debug, Clone, Default)]
-pub struct View(Arc<DashMap<LogicalNodeId, NodeStatus>>);
+pub struct View(Arc<DashMap<LogicalNodeId, NodeStatus, FixedState>>);
 
 impl View {
     /// How a slot is; `None` for one that is neither wanted nor filled.

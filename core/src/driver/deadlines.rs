@@ -32,6 +32,13 @@ impl<K: Ord + Clone> Deadlines<K> {
         Some((*at, key.clone()))
     }
 
+    /// Puts the earliest entry off.
+    pub(super) fn put_off(&mut self, later: Timestamp) {
+        if let Some(mut entry) = self.heap.peek_mut() {
+            entry.0.0 = later;
+        }
+    }
+
     /// Takes the earliest entry.
     pub(super) fn pop(&mut self) {
         self.heap.pop();

@@ -264,9 +264,9 @@ impl Index {
                 return Some((at, slot));
             }
             entry.armed = entry.wake;
-            self.wakes.pop();
-            if let Some(later) = entry.armed {
-                self.wakes.push(later, slot);
+            match entry.armed {
+                Some(later) => self.wakes.put_off(later),
+                None => self.wakes.pop(),
             }
         }
     }
