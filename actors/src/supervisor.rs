@@ -21,7 +21,7 @@ pub(crate) type Port<T> = tokio::sync::oneshot::Sender<T>;
 /// How a cluster ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shutdown {
-    /// Everything is taken down, dependents first; it is over when nothing is left at any provider.
+    /// Everything is taken down; it is over when nothing is left at any provider.
     Drain,
     /// At once; machines stay. The state that is handed back can be resumed.
     Detach,

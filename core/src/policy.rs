@@ -35,7 +35,8 @@ pub struct Policy {
     pub cancel_attempts: u32,
     /// How long a cancelled call may take to end before its task is aborted. Five seconds.
     pub abort_grace: Duration,
-    /// How often the inventory is compared. One minute.
+    /// How often the inventory is to be compared. One minute. Nothing sweeps yet; this and what follows on lost
+    /// leases is checked and kept for when it does.
     pub sweep_interval: Duration,
     /// Above this share of a provider's leases missing at once, in per mille, the brake holds. Half.
     pub max_lost_share_per_mille: u16,

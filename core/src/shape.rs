@@ -50,7 +50,7 @@ pub struct NodeGroupSpec {
     pub group_id: GroupId,
     /// How many nodes.
     pub count: u32,
-    /// The groups that must be available before a node of this one starts.
+    /// The groups that this one depends on. They are checked and kept; so far nothing is held back by them.
     #[serde(default)]
     pub depends_on: BTreeSet<GroupId>,
     /// What each node is made from.

@@ -129,6 +129,6 @@ pub struct DriveReport {
     pub errors: Vec<NodeError>,
     /// What happened since the last drive, in order.
     pub events: Vec<Event>,
-    /// Slots whose status may have changed since the last drive, in no order, each at least once.
+    /// Slots whose status may have changed since the last drive, in no order, each once.
     pub touched: Vec<LogicalNodeId>,
 }
