@@ -2,7 +2,7 @@
 //!
 //! Nodes are dense integers in the order of their names, so that comparing two nodes compares their names
 //! and a tie between nodes is a tie between integers. The graph knows nothing of what its nodes are: groups
-//! of a shape and tasks of a workflow are both ordered by it. Nothing here recurses: a chain of any length
+//! of a shape are ordered by it. Nothing here recurses: a chain of any length
 //! needs no stack.
 
 use std::cmp::Reverse;
