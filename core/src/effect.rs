@@ -7,6 +7,7 @@ mod backend;
 mod cancel;
 mod command;
 mod error;
+mod perform;
 
 pub use backend::{
     Capabilities, EffectBackend, Inventory, InventoryEntry, LossSink, NodeLoss, ObservationSink, StreamReport,
@@ -16,3 +17,4 @@ pub use command::{
     BootstrapSpec, Call, CallEnd, Command, CommandKind, Destroyed, EffectResult, Outcome, PlannedEffect,
 };
 pub use error::{EffectError, FailureKind};
+pub use perform::perform;

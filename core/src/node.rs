@@ -267,40 +267,33 @@ pub struct ManagedNode {
 impl ManagedNode {
     /// A fresh incarnation of a slot.
     pub fn new(attempt: NodeAttemptId, spec: Template) -> Self {
+        let provider = spec.provider.clone();
         Self {
-            attempt,
-            provider: spec.provider.clone(),
             spec: Some(spec),
-            intent: Intent::Active,
-            stage: Stage::New,
-            ready: false,
-            lease: None,
-            endpoint: None,
-            bootstrap: None,
-            join: None,
-            failure: None,
-            destroyed_at: None,
-            active_bootstrap: None,
-            ended_bootstrap: None,
-            pending: None,
-            unended: None,
-            lease_changed: PassId::default(),
-            missing_since: None,
-            next_sequence: 1,
-            retry: Retry::default(),
+            ..Self::unknown(attempt, provider)
         }
     }
 
     /// What a first look found in a slot that nobody knew of: it is ended before the slot is filled anew.
     pub(crate) fn found(attempt: NodeAttemptId, provider: ProviderKind, lease: LeaseFacts) -> Self {
         Self {
+            intent: Intent::Deleting,
+            stage: Stage::LeaseCreated,
+            lease: Some(Arc::new(lease)),
+            ..Self::unknown(attempt, provider)
+        }
+    }
+
+    /// An attempt of which nothing is known but that it is.
+    fn unknown(attempt: NodeAttemptId, provider: ProviderKind) -> Self {
+        Self {
             attempt,
             provider,
             spec: None,
-            intent: Intent::Deleting,
-            stage: Stage::LeaseCreated,
+            intent: Intent::Active,
+            stage: Stage::New,
             ready: false,
-            lease: Some(Arc::new(lease)),
+            lease: None,
             endpoint: None,
             bootstrap: None,
             join: None,

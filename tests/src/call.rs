@@ -1,15 +1,12 @@
 //! A provider call that is under way, and what goes wrong with it at the seam.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use nodewright_core::bootstrap::Session;
-use nodewright_core::effect::{
-    Call, Command, EffectBackend, EffectError, ObservationSink, Outcome, PlannedEffect,
-};
+use nodewright_core::effect::{Call, EffectError, Outcome, PlannedEffect};
 use nodewright_core::id::AttemptIdentity;
 
 use crate::Chooser;
@@ -125,46 +122,6 @@ impl fmt::Debug for Running {
             self.fault
         )
     }
-}
-
-/// Calls the backend as an executor does.
-pub(crate) fn perform<B: EffectBackend>(
-    backend: Arc<B>,
-    call: Call,
-    command: Command,
-    sink: ObservationSink,
-) -> BoxFuture<'static, (Outcome, Option<Session>)> {
-    Box::pin(async move {
-        let mut session = None;
-        let answer = match &command {
-            Command::CreateLease(spec) => backend.create_lease(&call, spec).await.map(Outcome::LeaseCreated),
-            Command::FindLease => backend.find_lease(&call).await.map(Outcome::LeaseFound),
-            Command::LookupEndpoint(lease) => backend
-                .lookup_endpoint(&call, lease)
-                .await
-                .map(Outcome::EndpointFound),
-            Command::StartBootstrap(spec) => {
-                backend.start_bootstrap(&call, spec, sink).await.map(|started| {
-                    let id = started.id;
-                    session = Some(started);
-                    Outcome::BootstrapStarted(id)
-                })
-            }
-            Command::ObserveConvergence(session) => backend
-                .observe_convergence(&call, *session)
-                .await
-                .map(|()| Outcome::ConvergenceAccepted),
-            Command::CancelBootstrap => backend
-                .cancel_bootstrap(&call)
-                .await
-                .map(|()| Outcome::BootstrapCancelled),
-            Command::DestroyLease(lease) => backend
-                .destroy_lease(&call, lease)
-                .await
-                .map(Outcome::LeaseDestroyed),
-        };
-        (answer.unwrap_or_else(Outcome::Failed), session)
-    })
 }
 
 /// A session that the simulation runs.

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use nodewright_core::driver::{EffectSink, Refused};
-use nodewright_core::effect::{Call, Cancel, EffectBackend, ObservationSink, PlannedEffect, StreamReport};
+use nodewright_core::effect::{
+    Call, Cancel, EffectBackend, ObservationSink, PlannedEffect, StreamReport, perform,
+};
 use nodewright_core::id::{AttemptIdentity, NodeAttemptId, ProviderKind, RunId};
 use nodewright_core::ledger::{Ledger, Verdict};
 
 use super::{Broken, Provider, SimConfig};
 use crate::Chooser;
-use crate::call::{Running, perform};
+use crate::call::Running;
 
 /// Takes a drive's effects. What a ledger would not take, the driver must not have sent.
 pub(super) struct Executor<'a, B> {
@@ -84,7 +86,10 @@ impl<B: EffectBackend> Executor<'_, B> {
             .push(format!("{} {operation} {}", effect.node, effect.command.kind()));
         self.running.push(Running {
             fault: self.config.faults.choose(self.chooser),
-            work: perform(backend, call.clone(), effect.command.clone(), sink),
+            work: {
+                let (call, command) = (call.clone(), effect.command.clone());
+                Box::pin(async move { perform(&*backend, &call, &command, sink).await })
+            },
             call,
             effect: effect.clone(),
             answered: None,
