@@ -182,3 +182,27 @@ async fn g9_an_aborted_call_has_ended_before_its_end_is_told() {
     converge(&cluster, 1).await;
     cluster.shutdown(Shutdown::Drain).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn g31_a_child_that_dies_at_any_moment_of_the_start_takes_nothing_with_it() {
+    for child in 0..3 {
+        for turns in 0..60 {
+            let backend = Scripted::new([]);
+            let (parent, _heard) = Parent::spawn().await;
+            let cluster = Cluster::spawn_linked(config(2, backend.clone()), parent.clone())
+                .await
+                .unwrap();
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+            if let Some(victim) = children(&parent).get(child) {
+                victim.kill();
+            }
+            converge(&cluster, 1).await;
+            let live = backend.memory.live();
+            assert_eq!(live.len(), 2, "child {child} after {turns} turns: {live:?}");
+            cluster.shutdown(Shutdown::Drain).await.unwrap();
+            assert!(backend.memory.live().is_empty());
+        }
+    }
+}
