@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use nodewright_core::driver::{ClusterDriver, DriverError, ProviderSetup};
 use nodewright_core::effect::{Capabilities, EffectBackend};
-use nodewright_core::id::{ProviderKind, RunId};
+use nodewright_core::id::{NodeAttemptId, ProviderKind, RunId};
 use nodewright_core::pace::PaceConfig;
 use nodewright_core::policy::Policy;
 use nodewright_core::shape::ClusterShape;
@@ -130,6 +130,7 @@ impl Config {
         let run = self.shape.run_id.clone();
         let patience = Patience {
             look: self.policy.operation_timeout,
+            rewatch: self.policy.max_delay,
             abort_grace: self.policy.abort_grace,
         };
         let setups = self.providers.iter().map(|(kind, registered)| {
@@ -180,7 +181,7 @@ pub(crate) struct Assembly {
     pub(crate) driver: ClusterDriver,
     pub(crate) clock: Clock,
     pub(crate) run: RunId,
-    patience: Patience,
+    pub(crate) patience: Patience,
     providers: BTreeMap<ProviderKind, Box<dyn Provider>>,
     pub(crate) publish_every: Duration,
     pub(crate) publisher: Publisher,
@@ -248,6 +249,13 @@ pub(crate) trait Seat: Send + Sync {
 
     /// Tells whom sessions are handed to from now on.
     fn hand_sessions_to(&self, streams: ActorRef<StreamsMessage>);
+
+    /// Says that nothing will be asked for an attempt any more. Not by a message: one that was lost with an
+    /// incarnation would leave its entry behind for ever.
+    fn retire(&self, attempt: NodeAttemptId);
+
+    /// Aborts all calls, and resolves once each has ended.
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
 
 struct DeskSeat<B> {
@@ -267,5 +275,13 @@ impl<B: EffectBackend> Seat for DeskSeat<B> {
 
     fn hand_sessions_to(&self, streams: ActorRef<StreamsMessage>) {
         self.desk.hand_sessions_to(streams);
+    }
+
+    fn retire(&self, attempt: NodeAttemptId) {
+        self.desk.retire(attempt);
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move { self.calls.close().await })
     }
 }

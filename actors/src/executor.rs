@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use nodewright_core::driver::DueOperation;
 use nodewright_core::effect::{EffectBackend, PlannedEffect};
-use nodewright_core::id::{LogicalNodeId, NodeAttemptId, OperationId};
+use nodewright_core::id::{LogicalNodeId, OperationId};
 use nodewright_core::node::PassId;
 use ractor::{ActorProcessingErr, ActorRef};
 
@@ -31,9 +31,6 @@ pub(crate) enum ExecutorMessage {
     Submit(Vec<PlannedEffect>),
     /// From the supervisor: the deadlines of these have come; classify them.
     Expire(Vec<DueOperation>),
-    /// From the supervisor: nothing will be asked for this attempt any more. If it is lost, its entry stays
-    /// until the process ends.
-    Retire(NodeAttemptId),
     /// From the supervisor: ask for the inventory of the run, as of this pass. If it is lost, the supervisor
     /// counts it as failed when the executor is restarted.
     Look(PassId),
@@ -68,6 +65,11 @@ impl<B: EffectBackend> ExecutorState<B> {
             open: false,
         }
     }
+
+    fn open(&mut self) {
+        self.open = true;
+        self.calls.watch(self.desk.clone().watch());
+    }
 }
 
 #[ractor::actor(message = ExecutorMessage, state = ExecutorState<B>, arguments = ExecutorState<B>)]
@@ -88,6 +90,11 @@ impl<B: EffectBackend> ExecutorActor<B> {
         state: &mut ExecutorState<B>,
     ) {
         let ending = state.desk.take_over(pending);
+        if ending.is_empty() {
+            // At once: what is in the mailbox already may be the effects of the first pass.
+            state.open();
+            return;
+        }
         state.calls.spawn(async move {
             for over in ending {
                 over.cancelled().await;
@@ -98,10 +105,7 @@ impl<B: EffectBackend> ExecutorActor<B> {
 
     #[ractor::message(ExecutorMessage::Opened)]
     fn opened(&self, state: &mut ExecutorState<B>) {
-        if !state.open {
-            state.open = true;
-            state.calls.spawn(state.desk.clone().watch());
-        }
+        state.open();
     }
 
     #[ractor::message(ExecutorMessage::Submit(effects))]
@@ -118,11 +122,6 @@ impl<B: EffectBackend> ExecutorActor<B> {
     #[ractor::message(ExecutorMessage::Expire(due))]
     fn expire(&self, due: Vec<DueOperation>, state: &mut ExecutorState<B>) {
         due.iter().for_each(|due| state.desk.expire(due));
-    }
-
-    #[ractor::message(ExecutorMessage::Retire(attempt))]
-    fn retire(&self, attempt: NodeAttemptId, state: &mut ExecutorState<B>) {
-        state.desk.retire(attempt);
     }
 
     #[ractor::message(ExecutorMessage::Look(asked))]

@@ -1,6 +1,5 @@
 //! Bootstrap streams: runs the live sessions of one provider as tasks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nodewright_core::bootstrap::{Session, StreamEvent, StreamObservation};
@@ -63,16 +62,14 @@ pub(crate) struct Seen(Arc<SeenInner>);
 #[derive(Debug)]
 struct SeenInner {
     inbox: Arc<Inbox>,
-    last: AtomicU64,
-    open: Mutex<bool>,
+    reported: Mutex<Reported>,
 }
 
 impl Seen {
     pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
         Self(Arc::new(SeenInner {
             inbox,
-            last: AtomicU64::new(0),
-            open: Mutex::new(true),
+            reported: Mutex::default(),
         }))
     }
 
@@ -84,15 +81,26 @@ impl Seen {
 
     /// Passes a report on; nothing follows a terminal one.
     fn report(&self, report: StreamReport) {
-        let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if *open {
-            *open = !report.observation.event.is_terminal();
-            self.0
-                .last
-                .fetch_max(report.observation.sequence, Ordering::Relaxed);
+        self.follow(|_| report);
+    }
+
+    /// Reports what follows on the last sequence number, which no other report can overtake.
+    fn follow(&self, report: impl FnOnce(u64) -> StreamReport) {
+        let mut reported = self.0.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if !reported.over {
+            let report = report(reported.last);
+            reported.over = report.observation.event.is_terminal();
+            reported.last = reported.last.max(report.observation.sequence);
             self.0.inbox.push(report);
         }
     }
+}
+
+/// What was reported of a session.
+#[derive(Debug, Default)]
+struct Reported {
+    last: u64,
+    over: bool,
 }
 
 #[derive(Debug)]
@@ -104,18 +112,17 @@ struct Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let sequence = self.seen.0.last.load(Ordering::Relaxed) + 1;
         let reason = "its task ended without a word".into();
         let event = StreamEvent::Failed {
             stage: BootstrapStage::StreamFailed,
             reason,
         };
-        self.seen.report(StreamReport {
+        self.seen.follow(|last| StreamReport {
             node: self.identity.node.clone(),
             attempt: self.identity.attempt,
             observation: StreamObservation {
                 session: self.session,
-                sequence,
+                sequence: last.saturating_add(1),
                 event,
             },
         });

@@ -151,7 +151,7 @@ impl ClusterSupervisor {
         port: Port<()>,
         state: &mut Supervision,
     ) {
-        state.waiters.push((generation, port));
+        state.wait_for(generation, port);
         state.queue_pass(&myself);
     }
 
@@ -214,11 +214,7 @@ impl ClusterSupervisor {
     ) {
         match how {
             Shutdown::Drain => state.drain(port),
-            Shutdown::Detach => {
-                state.fold_inbox();
-                reply(port, state.driver.state().clone());
-                state.stop(&myself, "detached");
-            }
+            Shutdown::Detach => state.detach(&myself, port),
         }
         state.queue_pass(&myself);
     }

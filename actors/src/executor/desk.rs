@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use nodewright_core::driver::DueOperation;
 use nodewright_core::effect::{
-    Call, Cancel, Command, EffectBackend, EffectError, LossSink, Outcome, PlannedEffect,
+    Call, Cancel, EffectBackend, EffectError, LossSink, Outcome, PlannedEffect, perform,
 };
 use nodewright_core::id::{
     AttemptIdentity, BootstrapSessionId, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind, RunId,
@@ -33,6 +32,8 @@ use crate::streams::{Guarded, Seen, StreamsMessage};
 pub(crate) struct Patience {
     /// How long an inventory call may take.
     pub(crate) look: Duration,
+    /// How long it waits before it begins a watch again that ended.
+    pub(crate) rewatch: Duration,
     /// How long a cancelled call may take to end.
     pub(crate) abort_grace: Duration,
 }
@@ -175,7 +176,7 @@ impl<B: EffectBackend> Desk<B> {
     async fn conduct(self: Arc<Self>, effect: PlannedEffect, running: Running) {
         let operation = effect.operation;
         let call = AssertUnwindSafe(self.perform(&effect, running.cancel.clone())).catch_unwind();
-        let mut call = pin!(call.map(|answer| answer.unwrap_or_else(|panic| panicked(&*panic))));
+        let mut call = Box::pin(call.map(|answer| answer.unwrap_or_else(|panic| panicked(&*panic))));
         let answer = tokio::select! {
             biased;
             outcome = &mut call => Some(outcome),
@@ -194,6 +195,8 @@ impl<B: EffectBackend> Desk<B> {
             self.finish(operation, Some(outcome));
             return;
         }
+        // Whatever it still does when it is dropped belongs to it: only then has it ended.
+        drop(call);
         self.finish(operation, answer);
         running.over.cancel();
     }
@@ -230,39 +233,13 @@ impl<B: EffectBackend> Desk<B> {
             operation: effect.operation,
             cancel,
         };
-        let backend = &self.backend;
-        let answer = match &effect.command {
-            Command::CreateLease(spec) => backend.create_lease(&call, spec).await.map(Outcome::LeaseCreated),
-            Command::FindLease => backend.find_lease(&call).await.map(Outcome::LeaseFound),
-            Command::LookupEndpoint(lease) => backend
-                .lookup_endpoint(&call, lease)
-                .await
-                .map(Outcome::EndpointFound),
-            Command::StartBootstrap(spec) => {
-                let seen = Seen::new(self.inbox.clone());
-                backend
-                    .start_bootstrap(&call, spec, seen.sink())
-                    .await
-                    .map(|session| {
-                        let id = session.id;
-                        self.run_session(call.identity.clone(), call.operation, session, seen);
-                        Outcome::BootstrapStarted(id)
-                    })
-            }
-            Command::ObserveConvergence(session) => backend
-                .observe_convergence(&call, *session)
-                .await
-                .map(|()| Outcome::ConvergenceAccepted),
-            Command::CancelBootstrap => backend
-                .cancel_bootstrap(&call)
-                .await
-                .map(|()| Outcome::BootstrapCancelled),
-            Command::DestroyLease(lease) => backend
-                .destroy_lease(&call, lease)
-                .await
-                .map(Outcome::LeaseDestroyed),
-        };
-        answer.unwrap_or_else(Outcome::Failed)
+        let mut seen = None;
+        let sink = || seen.insert(Seen::new(self.inbox.clone())).sink();
+        let (outcome, session) = perform(&*self.backend, &call, &effect.command, sink).await;
+        if let Some((session, seen)) = session.zip(seen) {
+            self.run_session(call.identity, call.operation, session, seen);
+        }
+        outcome
     }
 
     /// Hands a session to the streams. One that was only adopted runs elsewhere.
@@ -297,6 +274,7 @@ impl<B: EffectBackend> Desk<B> {
         }
     }
 
+    /// Nothing will be asked for this attempt any more.
     pub(crate) fn retire(&self, attempt: NodeAttemptId) {
         self.books().ledger.retire(attempt);
     }
@@ -304,7 +282,8 @@ impl<B: EffectBackend> Desk<B> {
     /// Asks for the inventory of the run.
     pub(crate) async fn look(self: Arc<Self>, asked: PassId) {
         let asked_at: Timestamp = self.clock.now();
-        let call = AssertUnwindSafe(self.backend.list_leases(&self.run)).catch_unwind();
+        // What panics before it has made a future panics in here, too.
+        let call = AssertUnwindSafe(async { self.backend.list_leases(&self.run).await }).catch_unwind();
         let answer = match tokio::time::timeout(self.patience.look, call).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(panic)) => Err(EffectError::ambiguous(panic_text(&*panic))),
@@ -319,15 +298,24 @@ impl<B: EffectBackend> Desk<B> {
         });
     }
 
-    /// Reports machines that die, for as long as the executor's calls live.
+    /// Reports machines that die, for as long as the executor's calls live. A watch that ends, or panics, is
+    /// begun again: without it nobody would hear of them.
     pub(crate) async fn watch(self: Arc<Self>) {
-        if self.backend.capabilities().watch {
+        if !self.backend.capabilities().watch {
+            return;
+        }
+        loop {
             let inbox = self.inbox.clone();
             let sink = LossSink::new(move |loss| inbox.push(loss));
-            let watch = AssertUnwindSafe(self.backend.watch(&self.run, sink)).catch_unwind();
-            if let Err(panic) = watch.await {
-                tracing::error!(provider = %self.provider, error = %panic_text(&*panic), "watch panicked");
+            let watch = AssertUnwindSafe(async { self.backend.watch(&self.run, sink).await }).catch_unwind();
+            match watch.await {
+                Ok(()) => tracing::warn!(provider = %self.provider, "watch ended, it is begun again"),
+                Err(panic) => {
+                    let error = panic_text(&*panic);
+                    tracing::error!(provider = %self.provider, %error, "watch panicked, it is begun again");
+                }
             }
+            tokio::time::sleep(self.patience.rewatch).await;
         }
     }
 }

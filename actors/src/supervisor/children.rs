@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::join_all;
 use nodewright_core::effect::{EffectError, PlannedEffect};
-use nodewright_core::id::ProviderKind;
+use nodewright_core::id::{NodeAttemptId, ProviderKind};
 use ractor::{Actor, ActorCell, ActorRef, MessagingErr, SpawnErr};
 
 use super::SupervisorMessage;
@@ -71,13 +72,9 @@ impl Children {
         }
     }
 
-    pub(super) fn tell_all(&self, message: impl Fn() -> ExecutorMessage) {
-        for executor in self
-            .providers
-            .values()
-            .filter_map(|children| children.executor.as_ref())
-        {
-            let _ = executor.cast(message());
+    pub(super) fn retire(&self, attempt: NodeAttemptId) {
+        for children in self.providers.values() {
+            children.seat.retire(attempt);
         }
     }
 
@@ -88,18 +85,31 @@ impl Children {
         }
     }
 
-    /// Stops them all, leaves first.
-    pub(super) fn stop(&mut self) {
-        for children in self.providers.values_mut() {
-            if let Some(streams) = children.streams.take() {
+    /// Stops them all, leaves first. Resolves once nothing of theirs is at work any more, for which it need
+    /// not be waited here.
+    pub(super) fn stop(&mut self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stopping = Vec::new();
+        let mut seats = Vec::new();
+        for (_, children) in std::mem::take(&mut self.providers) {
+            if let Some(streams) = children.streams {
                 streams.stop(None);
+                stopping.push(streams.get_cell());
             }
-            if let Some(executor) = children.executor.take() {
+            if let Some(executor) = children.executor {
                 executor.stop(None);
+                stopping.push(executor.get_cell());
             }
+            seats.push(children.seat);
         }
         if let Some(timer) = self.timer.take() {
             timer.stop(None);
+        }
+        async move {
+            for child in stopping {
+                // It waits no longer than for the handler that runs just now; none of them waits for anything.
+                let _ = child.wait(None).await;
+            }
+            join_all(seats.into_iter().map(Seat::close)).await;
         }
     }
 }

@@ -40,12 +40,13 @@ pub(crate) struct Supervision {
     view: View,
     publisher: Publisher,
     published: watch::Sender<Arc<ClusterState>>,
+    grace: Duration,
     publish_every: Duration,
     publish_at: Option<Timestamp>,
     published_at: Timestamp,
     pass_queued: bool,
     pub(super) armed: Option<Timestamp>,
-    pub(super) waiters: Vec<(Generation, Port<()>)>,
+    waiters: Vec<(Generation, Port<()>)>,
     draining: Vec<Port<ClusterState>>,
     stopping: bool,
 }
@@ -62,6 +63,7 @@ impl Supervision {
         let Assembly {
             driver,
             clock,
+            patience,
             publish_every,
             publisher,
             ..
@@ -74,6 +76,7 @@ impl Supervision {
             view,
             publisher,
             published,
+            grace: patience.abort_grace,
             publish_every,
             publish_at: None,
             published_at: clock.now(),
@@ -94,8 +97,8 @@ impl Supervision {
 
     /// Folds all that was reported.
     pub(super) fn fold_inbox(&mut self) {
+        let now = self.clock.now();
         for incoming in self.inbox.take() {
-            let now = self.clock.now();
             match incoming {
                 Incoming::Node(node, attempt, observation) => {
                     let _ = self.driver.fold(&node, attempt, &observation, now);
@@ -178,7 +181,8 @@ impl Supervision {
 
     /// Answers those whose generation has converged.
     fn answer(&mut self) {
-        if self.waiters.is_empty() || !self.driver.is_converged() {
+        // What a drain reaches is nobody's generation.
+        if self.waiters.is_empty() || !self.draining.is_empty() || !self.driver.is_converged() {
             return;
         }
         let reached = self.driver.desired().generation();
@@ -217,6 +221,19 @@ impl Supervision {
         }
     }
 
+    /// Stops at once; whoever waits for a drain is told what is left, too.
+    pub(super) fn detach(&mut self, myself: &ActorRef<SupervisorMessage>, port: Port<ClusterState>) {
+        self.fold_inbox();
+        self.draining.push(port);
+        self.stop(myself, "detached");
+    }
+
+    /// Adds somebody who waits for a generation; those who gave up are forgotten.
+    pub(super) fn wait_for(&mut self, generation: Generation, port: Port<()>) {
+        self.waiters.retain(|(_, port)| !port.is_closed());
+        self.waiters.push((generation, port));
+    }
+
     /// Begins to take everything down.
     pub(super) fn drain(&mut self, port: Port<ClusterState>) {
         if self.draining.is_empty() {
@@ -233,15 +250,24 @@ impl Supervision {
             && state.orphans.is_empty()
     }
 
-    /// Ends: whoever waits for the drain is answered, and the children go first.
+    /// Ends: the children go first, and whoever asked for it is answered once nothing is at work any more: a
+    /// state that is taken back has to be all there is.
+    ///
+    /// A call that blocks its thread cannot be ended, and is waited for no longer than its grace.
     pub(super) fn stop(&mut self, myself: &ActorRef<SupervisorMessage>, reason: &str) {
         self.stopping = true;
-        let state = self.driver.state();
-        self.published.send_replace(Arc::new(state.clone()));
-        for port in std::mem::take(&mut self.draining) {
-            reply(port, state.clone());
-        }
-        self.children.stop();
+        let state = Arc::new(self.driver.state().clone());
+        self.published.send_replace(state.clone());
+        // Our own state may lie in our parent's mailbox for long; whoever waits must not.
+        self.waiters.clear();
+        let ports = std::mem::take(&mut self.draining);
+        let ended = tokio::time::timeout(self.grace, self.children.stop());
+        tokio::spawn(async move {
+            let _ = ended.await;
+            for port in ports {
+                reply(port, ClusterState::clone(&state));
+            }
+        });
         myself.stop(Some(reason.to_owned()));
     }
 }
@@ -275,6 +301,6 @@ impl EffectSink for Batches<'_> {
     }
 
     fn retire(&mut self, attempt: NodeAttemptId) {
-        self.children.tell_all(|| ExecutorMessage::Retire(attempt));
+        self.children.retire(attempt);
     }
 }

@@ -2,4 +2,5 @@
 
 mod faults;
 mod handle;
+mod lost;
 mod support;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub(crate) enum Fault {
     PanicAfter,
     /// It never answers.
     Hang,
+    /// It never answers, and takes this long to let go of its thread when it is dropped.
+    Lingering(Duration),
     /// It answers after this long, whatever it is told.
     Slow(Duration),
 }
@@ -43,7 +46,61 @@ pub(crate) struct Scripted {
     script: Arc<Mutex<VecDeque<(CommandKind, Fault)>>>,
     calls: watch::Sender<Vec<(CommandKind, String)>>,
     abortable: bool,
+    /// How many of the next looks panic before they even make a future.
+    pub(crate) broken_looks: Arc<AtomicUsize>,
+    /// How many of the next watches panic.
+    pub(crate) broken_watches: Arc<AtomicUsize>,
+    /// The watches that are at work.
+    pub(crate) watches: Count,
+    /// The calls that are at work.
+    pub(crate) at_work: Count,
+    /// Those of them that linger.
+    pub(crate) lingering: Count,
     _token: Arc<()>,
+}
+
+/// How many of something are at work.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Count(Arc<AtomicUsize>);
+
+impl Count {
+    pub(crate) fn now(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn enter(&self) -> Entered {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Entered(self.clone())
+    }
+}
+
+/// One that is at work until it is dropped.
+#[derive(Debug)]
+struct Entered(Count);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What a provider's client may do when it is told to go: block its thread, and be at work all the while.
+struct Lingering(
+    Duration,
+    #[expect(dead_code, reason = "held until the lingering is over")] Entered,
+);
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        // The thread's other tasks go on elsewhere, so that whatever wrongly does not wait for this shows.
+        tokio::task::block_in_place(|| std::thread::sleep(self.0));
+    }
+}
+
+/// Takes one of what is left.
+fn take_one(left: &AtomicUsize) -> bool {
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+        .is_ok()
 }
 
 impl Scripted {
@@ -53,6 +110,11 @@ impl Scripted {
             script: Arc::new(Mutex::new(script.into_iter().collect())),
             calls: watch::Sender::default(),
             abortable: true,
+            broken_looks: Arc::default(),
+            broken_watches: Arc::default(),
+            watches: Count::default(),
+            at_work: Count::default(),
+            lingering: Count::default(),
             _token: Arc::default(),
         }
     }
@@ -105,6 +167,7 @@ impl Scripted {
         kind: CommandKind,
         answer: impl Future<Output = Result<T, EffectError>> + Send,
     ) -> Result<T, EffectError> {
+        let _at_work = self.at_work.enter();
         let called = format!("{} {}", call.identity.node, call.operation);
         self.calls.send_modify(|calls| calls.push((kind, called)));
         let fault = {
@@ -122,6 +185,10 @@ impl Scripted {
                 panic!("as scripted")
             }
             Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Lingering(linger)) => {
+                let _lingering = Lingering(linger, self.lingering.enter());
+                std::future::pending().await
+            }
             Some(Fault::Slow(delay)) => {
                 tokio::time::sleep(delay).await;
                 answer.await
@@ -202,11 +269,14 @@ impl EffectBackend for Scripted {
         .await
     }
 
-    async fn list_leases(&self, run: &RunId) -> Result<Inventory, EffectError> {
-        self.memory.list_leases(run).await
+    fn list_leases(&self, run: &RunId) -> impl Future<Output = Result<Inventory, EffectError>> + Send {
+        assert!(!take_one(&self.broken_looks), "as scripted");
+        self.memory.list_leases(run)
     }
 
     async fn watch(&self, run: &RunId, sink: LossSink) {
+        assert!(!take_one(&self.broken_watches), "as scripted");
+        let _at_work = self.watches.enter();
         self.memory.watch(run, sink).await;
     }
 }

@@ -134,12 +134,13 @@ impl Host {
             listed.insert(place.directory);
         }
         for stamp in table.machines().filter(|stamp| stamp.identity.run == *run) {
-            if !listed.contains(&stamp.machine) && !stamp.machine.exists() {
+            // Without a record that can be read it is found by what its processes carry.
+            if !listed.contains(&stamp.machine) {
                 entries.push(InventoryEntry {
                     identity: stamp.identity.clone(),
                     lease: facts_of(stamp),
                     endpoint: None,
-                    // Without its directory nothing can be done in it.
+                    // Without its record nothing can be done in it.
                     alive: false,
                 });
             }

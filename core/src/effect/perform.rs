@@ -5,7 +5,8 @@ use crate::bootstrap::Session;
 
 /// Makes the one call of a backend that a command stands for: all that an executor does with it.
 ///
-/// A started session comes with the outcome, to be run by the caller; `sink` is where it reports.
+/// A started session comes with the outcome, to be run by the caller; `sink` makes the place
+/// where it reports.
 ///
 /// # Cancel safety
 ///
@@ -14,7 +15,7 @@ pub async fn perform<B: EffectBackend>(
     backend: &B,
     call: &Call,
     command: &Command,
-    sink: ObservationSink,
+    sink: impl FnOnce() -> ObservationSink + Send,
 ) -> (Outcome, Option<Session>) {
     let mut session = None;
     let answer = match command {
@@ -24,7 +25,7 @@ pub async fn perform<B: EffectBackend>(
             let answer = backend.lookup_endpoint(call, lease).await;
             answer.map(Outcome::EndpointFound)
         }
-        Command::StartBootstrap(spec) => backend.start_bootstrap(call, spec, sink).await.map(|started| {
+        Command::StartBootstrap(spec) => backend.start_bootstrap(call, spec, sink()).await.map(|started| {
             let id = started.id;
             session = Some(started);
             Outcome::BootstrapStarted(id)

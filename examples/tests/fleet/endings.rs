@@ -91,3 +91,28 @@ fn more(before: &BTreeMap<PathBuf, u64>, after: &BTreeMap<PathBuf, u64>) -> u64 
     let of_thread = |(thread, count): (&PathBuf, &u64)| count - before.get(thread).unwrap_or(&0);
     after.iter().map(of_thread).sum()
 }
+
+#[test]
+fn a_fleet_that_could_not_kill_as_many_as_asked_has_not_done_as_asked() {
+    let world = World::without_shape();
+    let gate = world.path().join("gate");
+    let agent = format!(
+        r#"while ! [ -e "{}" ]; do sleep 0.05; done; exec "$FLEET" agent"#,
+        gate.display()
+    );
+    world.save(group("workers", 3, &agent));
+    let mut fleet = world.fleet(["--once", "--kill", "3"]);
+    fleet.until_event("inserted");
+    world.save(group("workers", 1, &agent));
+    fleet.until("the edit", |line| {
+        line["event"] == "shape-accepted" && line["generation"] == 2
+    });
+    fs::write(gate, "").unwrap();
+    let ended = fleet.end();
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    let summary = ended.summary();
+    assert_eq!(
+        (&summary["converged"], &summary["left"]),
+        (&true.into(), &0.into())
+    );
+}

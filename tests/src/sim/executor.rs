@@ -88,7 +88,7 @@ impl<B: EffectBackend> Executor<'_, B> {
             fault: self.config.faults.choose(self.chooser),
             work: {
                 let (call, command) = (call.clone(), effect.command.clone());
-                Box::pin(async move { perform(&*backend, &call, &command, sink).await })
+                Box::pin(async move { perform(&*backend, &call, &command, || sink).await })
             },
             call,
             effect: effect.clone(),

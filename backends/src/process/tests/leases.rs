@@ -152,6 +152,29 @@ async fn processes_whose_directory_is_gone_are_found_by_their_environment() {
 }
 
 #[tokio::test]
+async fn g23_a_machine_whose_record_cannot_be_read_is_listed_found_and_ended() {
+    let world = World::new();
+    let created = world.create("w-1").await;
+    let holder = world.record("w-1").holder.unwrap();
+    fs::write(world.place("w-1").directory.join("identity.json"), "{").unwrap();
+    let listed = world
+        .backend
+        .list_leases(&call("w-1").identity.run)
+        .await
+        .unwrap();
+    let listed: Vec<_> = listed
+        .entries
+        .iter()
+        .map(|entry| (&entry.identity, &entry.lease.id, entry.alive))
+        .collect();
+    assert_eq!(listed, [(&call("w-1").identity, &created.lease.id, false)]);
+    let found = world.backend.find_lease(&call("w-1")).await.unwrap().unwrap();
+    assert_eq!(found.lease.id, created.lease.id);
+    world.destroy("w-1", &created).await;
+    assert!(!lives(holder) && world.census().is_empty());
+}
+
+#[tokio::test]
 async fn a_destroy_ends_an_agent_that_left_the_session_and_one_that_ignores_term() {
     let world = World::new();
     let created = world.create("w-1").await;

@@ -32,6 +32,8 @@ pub(crate) struct Goal {
     reached: Cell<Option<Generation>>,
     /// Whether the killing, where one was asked for, is done and healed.
     healed: Cell<bool>,
+    /// Whether fewer machines were there to be killed than were to be.
+    fell_short: Cell<bool>,
 }
 
 impl Goal {
@@ -50,12 +52,18 @@ impl Goal {
             latest: watch::Sender::new(shape.generation),
             reached: Cell::new(None),
             healed: Cell::new(options.kill == 0),
+            fell_short: Cell::new(false),
         }
     }
 
     /// The generation that was accepted last.
     pub(crate) fn latest(&self) -> Generation {
         *self.latest.borrow()
+    }
+
+    /// Whether fewer machines were killed than was asked for.
+    pub(crate) const fn fell_short(&self) -> bool {
+        self.fell_short.get()
     }
 
     /// Whether all is done: the latest generation was reached, by now at the latest, and all that was killed
@@ -98,6 +106,7 @@ impl Goal {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let victims = kill::kill(&self.cluster, &self.backend, &self.run, count, &self.notes);
         let machines = victims.len();
+        self.fell_short.set(machines < count);
         kill::healed(victims, events, &self.cluster.view()).await?;
         self.notes.tell(Note::Healed { machines });
         self.healed.set(true);

@@ -24,18 +24,17 @@ pub(crate) struct Ground {
     pub(crate) detached: Detached,
     /// What an earlier fleet left on purpose.
     pub(crate) left: Option<ClusterState>,
-    /// Held for as long as this fleet works on the run.
-    pub(crate) lock: RunLock,
 }
 
 impl Ground {
     /// Looks at everything that was given. Starts nothing, and makes nothing but the state directory, and
-    /// that only for a shape that can be used.
+    /// that only for a shape that can be used. The lock is to be held until nothing of this fleet works on the
+    /// run any more, the counting at its end included.
     ///
     /// # Errors
     ///
     /// All that is wrong with it.
-    pub(crate) fn prepare(options: &UpOptions) -> Result<Self, Refusal> {
+    pub(crate) fn prepare(options: &UpOptions) -> Result<(Self, RunLock), Refusal> {
         let source = Source::open(&options.shape)?;
         let shape = source.shape(Generation(1))?;
         let capacity = Capacity::raise()?;
@@ -57,15 +56,15 @@ impl Ground {
             Some(seen) => source.shape(seen)?,
             None => shape,
         };
-        Ok(Self {
+        let ground = Self {
             source,
             shape,
             directory,
             capacity,
             detached,
             left,
-            lock,
-        })
+        };
+        Ok((ground, lock))
     }
 }
 

@@ -10,7 +10,7 @@ use nodewright::id::{NodeAttemptId, RunId};
 use nodewright::policy::Policy;
 use nodewright::state::ClusterState;
 use nodewright::{Cluster, Config, Events, Shutdown, Stopped};
-use nodewright_backends::process::{ProcessBackend, ProcessConfig, census};
+use nodewright_backends::process::{ProcessBackend, ProcessConfig, RunLock, census};
 use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -43,9 +43,9 @@ const REFUSED: u8 = 2;
 pub(crate) fn run(options: &UpOptions) -> ExitCode {
     let mut printer = Printer::new(Form::choose(options), io::stdout(), clock::now());
     let started = Instant::now();
-    let begun = Ground::prepare(options).and_then(|ground| {
+    let begun = Ground::prepare(options).and_then(|(ground, lock)| {
         let runtime = Runtime::new().map_err(|error| Refusal::whole("runtime", error))?;
-        let site = Site::of(&ground);
+        let site = Site::of(&ground, lock);
         let fleet = runtime.block_on(Fleet::begin(ground, options))?;
         Ok((runtime, site, fleet))
     });
@@ -83,13 +83,16 @@ pub(crate) fn run(options: &UpOptions) -> ExitCode {
 struct Site {
     directory: PathBuf,
     run: RunId,
+    /// The next fleet begins only when they are counted: its machines are none that we left.
+    _lock: RunLock,
 }
 
 impl Site {
-    fn of(ground: &Ground) -> Self {
+    fn of(ground: &Ground, lock: RunLock) -> Self {
         Self {
             directory: ground.directory.clone(),
             run: ground.shape.run_id.clone(),
+            _lock: lock,
         }
     }
 
@@ -219,7 +222,6 @@ impl Fleet {
             capacity,
             detached,
             left,
-            lock,
             ..
         } = self.ground;
         printer.begin(node_count(&shape));
@@ -246,7 +248,7 @@ impl Fleet {
         let mut ending = Ending {
             converged: goal.is_reached(&status),
             nodes: status.ready,
-            as_asked: matches!(reason, Reason::Done | Reason::Asked(_)),
+            as_asked: matches!(reason, Reason::Done | Reason::Asked(_)) && !goal.fell_short(),
             meant_to_stay: false,
         };
         match reason {
@@ -268,7 +270,6 @@ impl Fleet {
         // The cluster and the notes go with the goal; then the reporter comes to its end.
         drop(goal);
         let (printer, tally) = reporter.end();
-        drop(lock);
         (printer, tally, ending)
     }
 }
