@@ -206,3 +206,30 @@ async fn g31_a_child_that_dies_at_any_moment_of_the_start_takes_nothing_with_it(
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn g31_an_executor_that_dies_with_effects_in_its_mailbox_loses_no_node() {
+    for turns in 0..12 {
+        let backend = Scripted::new([]);
+        let (parent, _heard) = Parent::spawn().await;
+        let cluster = Cluster::spawn_linked(config(1, backend.clone()), parent.clone())
+            .await
+            .unwrap();
+        converge(&cluster, 1).await;
+        let update = tokio::spawn({
+            let cluster = cluster.clone();
+            async move { cluster.update(crate::support::shape(2, 3)).await }
+        });
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+        children(&parent)[2].kill();
+        let killed = tokio::time::Instant::now();
+        update.await.unwrap().unwrap();
+        converge(&cluster, 2).await;
+        // What had not begun is refused at once; nobody waits for its deadline, two minutes later.
+        assert!(killed.elapsed() < Duration::from_secs(60), "after {turns} turns");
+        assert_eq!(backend.memory.live().len(), 3, "after {turns} turns");
+        cluster.shutdown(Shutdown::Drain).await.unwrap();
+    }
+}
