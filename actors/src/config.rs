@@ -17,7 +17,7 @@ use ractor::{Actor, ActorCell, ActorRef, SpawnErr};
 
 use crate::clock::Clock;
 use crate::events::{Events, Publisher, subscribe_at};
-use crate::executor::{Calls, Desk, ExecutorActor, ExecutorMessage, ExecutorState, Patience};
+use crate::executor::{Calls, Desk, ExecutorActor, ExecutorMessage, ExecutorState, Patience, Place};
 use crate::inbox::Inbox;
 use crate::streams::StreamsMessage;
 
@@ -204,15 +204,6 @@ impl Assembly {
     }
 }
 
-/// Where a seat stands.
-struct Place {
-    kind: ProviderKind,
-    run: RunId,
-    clock: Clock,
-    patience: Patience,
-    inbox: Arc<Inbox>,
-}
-
 /// A backend whose type is forgotten.
 trait Provider: Send + Sync {
     fn capabilities(&self) -> Capabilities;
@@ -227,16 +218,8 @@ impl<B: EffectBackend> Provider for Backend<B> {
     }
 
     fn seat(&self, place: Place) -> Box<dyn Seat> {
-        let Place {
-            kind,
-            run,
-            clock,
-            patience,
-            inbox,
-        } = place;
-        let desk = Desk::new(kind, run, self.0.clone(), clock, patience, inbox);
         Box::new(DeskSeat {
-            desk: Arc::new(desk),
+            desk: Arc::new(Desk::new(self.0.clone(), place)),
             calls: Arc::default(),
         })
     }

@@ -15,7 +15,7 @@ use nodewright_core::node::PassId;
 use ractor::{ActorProcessingErr, ActorRef};
 
 pub(crate) use self::calls::Calls;
-pub(crate) use self::desk::{Desk, Patience};
+pub(crate) use self::desk::{Desk, Patience, Place};
 
 /// What an executor is told.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use futures_util::FutureExt as _;
 use jiff::Timestamp;
 use nodewright_core::driver::DueOperation;
 use nodewright_core::effect::{
-    Call, Cancel, EffectBackend, EffectError, LossSink, Outcome, PlannedEffect, perform,
+    Call, Cancel, Capabilities, EffectBackend, EffectError, LossSink, Outcome, PlannedEffect, perform,
 };
 use nodewright_core::id::{
     AttemptIdentity, BootstrapSessionId, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind, RunId,
@@ -45,14 +45,22 @@ struct Running {
     over: Cancel,
 }
 
+/// Where a desk stands, and what it works by.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) kind: ProviderKind,
+    pub(crate) run: RunId,
+    pub(crate) clock: Clock,
+    pub(crate) patience: Patience,
+    pub(crate) inbox: Arc<Inbox>,
+}
+
 /// Ledger, backend and what is at work, for one provider.
 pub(crate) struct Desk<B> {
-    provider: ProviderKind,
-    run: RunId,
+    place: Place,
     backend: Arc<B>,
-    clock: Clock,
-    patience: Patience,
-    inbox: Arc<Inbox>,
+    /// As the backend stated them when the desk was set up.
+    capabilities: Capabilities,
     books: Mutex<Books>,
 }
 
@@ -66,28 +74,19 @@ struct Books {
 impl<B> fmt::Debug for Desk<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Desk")
-            .field("provider", &self.provider)
+            .field("place", &self.place)
             .field("books", &self.books)
             .finish_non_exhaustive()
     }
 }
 
 impl<B: EffectBackend> Desk<B> {
-    pub(crate) fn new(
-        provider: ProviderKind,
-        run: RunId,
-        backend: Arc<B>,
-        clock: Clock,
-        patience: Patience,
-        inbox: Arc<Inbox>,
-    ) -> Self {
+    pub(crate) fn new(backend: Arc<B>, place: Place) -> Self {
+        let capabilities = backend.capabilities();
         Self {
-            provider,
-            run,
+            place,
             backend,
-            clock,
-            patience,
-            inbox,
+            capabilities,
             books: Mutex::default(),
         }
     }
@@ -116,13 +115,14 @@ impl<B: EffectBackend> Desk<B> {
         let ending: Vec<Running> = ending.collect();
         drop(books);
         for result in restart.report {
-            self.inbox.push(result);
+            self.place.inbox.push(result);
         }
         for (node, operation) in pending {
             if restart.refused.contains(&operation) {
                 let reason = "the executor was restarted before it began".into();
                 let observation = Observation::Refused { operation, reason };
-                self.inbox
+                self.place
+                    .inbox
                     .push(Incoming::Node(node, operation.attempt, observation));
             }
         }
@@ -140,7 +140,7 @@ impl<B: EffectBackend> Desk<B> {
                 books.running.insert(effect.operation, running.clone());
                 drop(books);
                 let (node, operation) = (&effect.node, effect.operation);
-                let (run, attempt, kind) = (&self.run, operation.attempt, effect.command.kind());
+                let (run, attempt, kind) = (&self.place.run, operation.attempt, effect.command.kind());
                 let span =
                     tracing::info_span!(parent: None, "operation", %run, %node, %attempt, %operation, %kind);
                 Some(self.clone().conduct(effect, running).instrument(span))
@@ -148,7 +148,7 @@ impl<B: EffectBackend> Desk<B> {
             Verdict::AlreadyRunning => None,
             Verdict::Replay(result) => {
                 drop(books);
-                self.inbox.push(result);
+                self.place.inbox.push(result);
                 None
             }
             Verdict::Refused(refusal) => {
@@ -164,7 +164,7 @@ impl<B: EffectBackend> Desk<B> {
             operation: effect.operation,
             reason: reason.into(),
         };
-        self.inbox.push(Incoming::Node(
+        self.place.inbox.push(Incoming::Node(
             effect.node.clone(),
             effect.operation.attempt,
             observation,
@@ -181,13 +181,13 @@ impl<B: EffectBackend> Desk<B> {
             biased;
             outcome = &mut call => Some(outcome),
             () = running.cancel.cancelled() => {
-                tokio::time::timeout(self.patience.abort_grace, &mut call).await.ok()
+                tokio::time::timeout(self.place.patience.abort_grace, &mut call).await.ok()
             }
         };
-        if answer.is_none() && !self.backend.capabilities().abortable {
+        if answer.is_none() && !self.capabilities.abortable {
             let abandoned = self.books().ledger.abandoned(operation);
             if let Some(result) = abandoned {
-                self.inbox.push(result);
+                self.place.inbox.push(result);
             }
             // Nobody waits for it any more, but it holds its place until it has ended.
             running.over.cancel();
@@ -202,7 +202,7 @@ impl<B: EffectBackend> Desk<B> {
     }
 
     fn finish(&self, operation: OperationId, answer: Option<Outcome>) {
-        let now = self.clock.now();
+        let now = self.place.clock.now();
         let mut books = self.books();
         books.running.remove(&operation);
         let completion = match answer {
@@ -211,10 +211,11 @@ impl<B: EffectBackend> Desk<B> {
         };
         drop(books);
         match completion {
-            Completion::Report(result) => self.inbox.push(result),
+            Completion::Report(result) => self.place.inbox.push(result),
             Completion::EndedLate { node, operation, at } => {
                 let observation = Observation::CallEnded { operation, at };
-                self.inbox
+                self.place
+                    .inbox
                     .push(Incoming::Node(node, operation.attempt, observation));
             }
             Completion::Stale => {}
@@ -224,7 +225,7 @@ impl<B: EffectBackend> Desk<B> {
     /// One provider call, whose answer is of the kind of its command.
     async fn perform(&self, effect: &PlannedEffect, cancel: Cancel) -> Outcome {
         let identity = AttemptIdentity {
-            run: self.run.clone(),
+            run: self.place.run.clone(),
             node: effect.node.clone(),
             attempt: effect.operation.attempt,
         };
@@ -234,7 +235,7 @@ impl<B: EffectBackend> Desk<B> {
             cancel,
         };
         let mut seen = None;
-        let sink = || seen.insert(Seen::new(self.inbox.clone())).sink();
+        let sink = || seen.insert(Seen::new(self.place.inbox.clone())).sink();
         let (outcome, session) = perform(&*self.backend, &call, &effect.command, sink).await;
         if let Some((session, seen)) = session.zip(seen) {
             self.run_session(call.identity, call.operation, session, seen);
@@ -263,13 +264,15 @@ impl<B: EffectBackend> Desk<B> {
     /// The deadline of an operation has come.
     pub(crate) fn expire(&self, due: &DueOperation) {
         let mut books = self.books();
-        let expiry = books.ledger.expire(&due.node, due.operation, self.clock.now());
+        let expiry = books
+            .ledger
+            .expire(&due.node, due.operation, self.place.clock.now());
         let running = books.running.get(&due.operation).cloned();
         drop(books);
         match (expiry, running) {
             (Expiry::Cancel, Some(running)) => running.cancel.cancel(),
             (Expiry::Cancel, None) => self.finish(due.operation, None),
-            (Expiry::Settled(result), _) => self.inbox.push(result),
+            (Expiry::Settled(result), _) => self.place.inbox.push(result),
             (Expiry::Ending, _) => {}
         }
     }
@@ -281,16 +284,16 @@ impl<B: EffectBackend> Desk<B> {
 
     /// Asks for the inventory of the run.
     pub(crate) async fn look(self: Arc<Self>, asked: PassId) {
-        let asked_at: Timestamp = self.clock.now();
+        let asked_at: Timestamp = self.place.clock.now();
         // What panics before it has made a future panics in here, too.
-        let call = AssertUnwindSafe(async { self.backend.list_leases(&self.run).await }).catch_unwind();
-        let answer = match tokio::time::timeout(self.patience.look, call).await {
+        let call = AssertUnwindSafe(async { self.backend.list_leases(&self.place.run).await }).catch_unwind();
+        let answer = match tokio::time::timeout(self.place.patience.look, call).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(panic)) => Err(EffectError::ambiguous(panic_text(&*panic))),
             Err(_) => Err(EffectError::ambiguous("the inventory was not answered in time")),
         };
-        let provider = self.provider.clone();
-        self.inbox.push(Incoming::Look {
+        let provider = self.place.kind.clone();
+        self.place.inbox.push(Incoming::Look {
             provider,
             asked,
             asked_at,
@@ -301,21 +304,22 @@ impl<B: EffectBackend> Desk<B> {
     /// Reports machines that die, for as long as the executor's calls live. A watch that ends, or panics, is
     /// begun again: without it nobody would hear of them.
     pub(crate) async fn watch(self: Arc<Self>) {
-        if !self.backend.capabilities().watch {
+        if !self.capabilities.watch {
             return;
         }
         loop {
-            let inbox = self.inbox.clone();
+            let inbox = self.place.inbox.clone();
             let sink = LossSink::new(move |loss| inbox.push(loss));
-            let watch = AssertUnwindSafe(async { self.backend.watch(&self.run, sink).await }).catch_unwind();
+            let watch =
+                AssertUnwindSafe(async { self.backend.watch(&self.place.run, sink).await }).catch_unwind();
             match watch.await {
-                Ok(()) => tracing::warn!(provider = %self.provider, "watch ended, it is begun again"),
+                Ok(()) => tracing::warn!(provider = %self.place.kind, "watch ended, it is begun again"),
                 Err(panic) => {
                     let error = panic_text(&*panic);
-                    tracing::error!(provider = %self.provider, %error, "watch panicked, it is begun again");
+                    tracing::error!(provider = %self.place.kind, %error, "watch panicked, it is begun again");
                 }
             }
-            tokio::time::sleep(self.patience.rewatch).await;
+            tokio::time::sleep(self.place.patience.rewatch).await;
         }
     }
 }
@@ -328,4 +332,81 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     format!("the backend panicked: {}", text.unwrap_or("without a message"))
+}
+
+#[cfg(test)]
+mod tests {
+    use nodewright_backends::MemoryBackend;
+    use nodewright_core::effect::Command;
+
+    use super::*;
+
+    fn desk() -> Arc<Desk<MemoryBackend>> {
+        let patience = Duration::from_secs(5);
+        Arc::new(Desk::new(
+            Arc::new(MemoryBackend::new()),
+            Place {
+                kind: "memory".parse().unwrap(),
+                run: "run".parse().unwrap(),
+                clock: Clock::anchored("2030-01-01T00:00:00Z".parse().unwrap()),
+                patience: Patience {
+                    look: patience,
+                    abort_grace: patience,
+                    rewatch: patience,
+                },
+                inbox: Arc::default(),
+            },
+        ))
+    }
+
+    fn effect(operation: &str) -> PlannedEffect {
+        PlannedEffect {
+            node: "w-0".parse().unwrap(),
+            provider: "memory".parse().unwrap(),
+            operation: operation.parse().unwrap(),
+            command: Command::FindLease,
+        }
+    }
+
+    fn reported(desk: &Desk<MemoryBackend>) -> Vec<Observation> {
+        let incoming = desk
+            .place
+            .inbox
+            .take()
+            .into_iter()
+            .map(|incoming| match incoming {
+                Incoming::Node(_, _, observation) => observation,
+                Incoming::Look { .. } => panic!("nobody looked"),
+            });
+        incoming.collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g31_what_was_lost_with_an_executor_before_it_began_is_refused() {
+        let desk = desk();
+        let lost = effect("1.1");
+        assert!(
+            desk.take_over(vec![(lost.node.clone(), lost.operation)])
+                .is_empty()
+        );
+        let reported = reported(&desk);
+        assert!(
+            matches!(&reported[..], [Observation::Refused { operation, .. }] if *operation == lost.operation),
+            "{reported:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn g31_a_result_that_may_have_been_lost_with_an_executor_is_reported_again() {
+        let desk = desk();
+        let done = effect("1.1");
+        desk.clone().submit(done.clone()).unwrap().await;
+        let first = reported(&desk);
+        assert!(matches!(first[..], [Observation::Finished { .. }]), "{first:?}");
+        assert!(
+            desk.take_over(vec![(done.node.clone(), done.operation)])
+                .is_empty()
+        );
+        assert_eq!(reported(&desk), first);
+    }
 }

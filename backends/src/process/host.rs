@@ -155,7 +155,14 @@ impl Host {
             if record.identity.run != *run || record.holder.is_none() {
                 continue;
             }
-            let met = self.machines.meet(&place, &record)?;
+            let met = match self.machines.meet(&place, &record) {
+                Ok(met) => met,
+                Err(error) => {
+                    // The others are watched all the same.
+                    tracing::error!(machine = %record.identity, %error, "machine cannot be watched");
+                    continue;
+                }
+            };
             let lost = match &met {
                 Some(machine) => machine.lost.get().map(String::as_str),
                 None => Some("the machine's holder is dead"),
