@@ -33,7 +33,7 @@ use crate::id::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind, RunId};
 use crate::node::{ManagedNode, PassId, Stage};
 use crate::observation::{Folded, Observation};
 use crate::pace::{Pace, Who};
-use crate::plan::{Plan, gate};
+use crate::plan::{Draft, Plan, gate};
 use crate::policy::Policy;
 use crate::shape::{ClusterShape, ShapeLimits};
 use crate::state::{ClusterState, FirstLook, ProviderState, Slot};
@@ -52,6 +52,8 @@ pub struct ClusterDriver {
     events: Vec<Event>,
     /// Attempts that the sink is still to be told of.
     retired: Vec<NodeAttemptId>,
+    /// The room that passes are drafted in.
+    spare: Draft,
 }
 
 impl ClusterDriver {
@@ -106,6 +108,7 @@ impl ClusterDriver {
             index,
             events: Vec::new(),
             retired: Vec::new(),
+            spare: Draft::default(),
         })
     }
 
@@ -264,7 +267,8 @@ impl ClusterDriver {
     /// What the next pass would do. For tools and tests: it costs what a pass costs, and changes nothing.
     pub fn preview(&self, now: Timestamp) -> Plan {
         let mut copy = self.clone();
-        let mut draft = copy.draft(now);
+        let mut draft = Draft::default();
+        copy.draft(&mut draft, now);
         // Those that the draft did not look at go on waiting for the moments that they wait for.
         copy.index.settle(&copy.state, draft.requeue_at);
         draft.requeue_at = copy.index.requeue_at;

@@ -19,16 +19,25 @@ use crate::plan::{Act, Draft, planned, planned_orphan};
 use crate::policy::Policy;
 use crate::state::Slot;
 
+/// For how many events room is made ahead.
+const EVENTS_KEPT: usize = 64;
+
 impl ClusterDriver {
     pub(super) fn drive_passes(&mut self, now: Timestamp, sink: &mut impl EffectSink) -> DriveReport {
         let mut report = DriveReport::default();
         let mut effects = Vec::new();
+        // What a pass is drafted in is kept, so that a steady flow of events allocates little.
+        let mut draft = std::mem::take(&mut self.spare);
         loop {
-            let draft = self.draft(now);
+            draft.clear();
+            self.draft(&mut draft, now);
             self.state.observed_generation = self.desired.generation();
             let did = self.apply(&draft, now, &mut effects);
             if std::mem::take(&mut self.index.lease_changed) || did {
                 self.state.pass = PassId(self.state.pass.0 + 1);
+            }
+            for attempt in std::mem::take(&mut self.retired) {
+                sink.retire(attempt);
             }
             if !did {
                 self.index.settle(&self.state, draft.requeue_at);
@@ -41,20 +50,14 @@ impl ClusterDriver {
                     self.fold_refusal(refused, now);
                 }
             }
-            for attempt in std::mem::take(&mut self.retired) {
-                sink.retire(attempt);
-            }
         }
-        for attempt in std::mem::take(&mut self.retired) {
-            sink.retire(attempt);
-        }
+        self.spare = draft;
         report.errors = std::mem::take(&mut self.index.errors);
-        report.events = std::mem::take(&mut self.events);
-        let touched = self.index.take_touched();
-        report.touched = touched
-            .into_iter()
-            .map(|slot| self.state.nodes.id(slot))
-            .collect();
+        // As many events as now are to be expected the next time.
+        let room = self.events.len().min(EVENTS_KEPT);
+        report.events = std::mem::replace(&mut self.events, Vec::with_capacity(room));
+        let nodes = &self.state.nodes;
+        report.touched = self.index.take_touched().map(|slot| nodes.id(slot)).collect();
         report
     }
 

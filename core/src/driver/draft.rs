@@ -13,8 +13,7 @@ use crate::state::Slot;
 impl ClusterDriver {
     /// Drafts the next pass: of the dirty slots, of those whose wait has ended, and of those that wait for a
     /// place that is free now. Takes the places that it gives out.
-    pub(super) fn draft(&mut self, now: Timestamp) -> Draft {
-        let mut draft = Draft::default();
+    pub(super) fn draft(&mut self, draft: &mut Draft, now: Timestamp) {
         let index = &mut self.index;
         while let Some(slot) = index.pop_due_wake(now) {
             index.mark(slot);
@@ -22,18 +21,17 @@ impl ClusterDriver {
         let mut slots = std::mem::take(&mut index.dirty);
         let looked = index.tally.unlooked == 0;
         for slot in &slots {
-            self.consider(*slot, looked, &mut draft, now);
+            self.consider(*slot, looked, draft, now);
         }
         for slot in slots.drain(..) {
             self.index.touch(slot);
         }
         // The emptied vector goes back, so that a steady flow of events allocates nothing.
         self.index.dirty = slots;
-        self.consider_orphans(&mut draft, now);
-        self.grant(&mut draft, now);
+        self.consider_orphans(draft, now);
+        self.grant(draft, now);
         draft.requeue(looks_at(&self.state, now));
         draft.finish();
-        draft
     }
 
     fn consider(&mut self, slot: Slot, looked: bool, draft: &mut Draft, now: Timestamp) {

@@ -135,14 +135,13 @@ impl Index {
     }
 
     /// Hands out the slots that changed since the last report.
-    pub(super) fn take_touched(&mut self) -> Vec<Slot> {
-        let touched = std::mem::take(&mut self.touched);
-        for slot in &touched {
-            if let Some(entry) = self.slots.get_mut(*slot) {
+    pub(super) fn take_touched(&mut self) -> impl Iterator<Item = Slot> {
+        let Self { touched, slots, .. } = self;
+        touched.drain(..).inspect(|slot| {
+            if let Some(entry) = slots.get_mut(*slot) {
                 entry.touched = false;
             }
-        }
-        touched
+        })
     }
 
     /// Marks everything dirty: every slot that is desired or holds a node, and every orphan.

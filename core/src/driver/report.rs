@@ -63,67 +63,57 @@ impl ClusterDriver {
         because: Option<&Observation>,
         now: Timestamp,
     ) {
-        let Some(node) = self.state.nodes.at(slot) else {
+        let Self { state, events, .. } = self;
+        let Some(found) = state.nodes.at(slot) else {
             return;
         };
-        let after = Glimpse::of(node);
-        let (attempt, retry) = (node.attempt, &node.retry);
-        let id = || self.state.nodes.id(slot);
-        let mut events = Vec::new();
+        let after = Glimpse::of(found);
+        let (attempt, retry) = (found.attempt, &found.retry);
+        let node = || state.nodes.id(slot);
+        let mut tell = |kind| events.push(Event { at: now, kind });
+        if let Some((operation, error)) = because.and_then(answer) {
+            let command = before.pending.unwrap_or(CommandKind::DestroyLease);
+            tell(EventKind::Finished {
+                node: node(),
+                operation,
+                command,
+                error,
+            });
+        }
         if after.stage != before.stage || after.ready != before.ready {
-            if after.stage == Stage::Failed {
-                let reason = node
-                    .failure
-                    .as_ref()
-                    .map_or_else(|| "failed".into(), |f| f.reason.clone());
-                let restart_at = retry.restart_at;
-                events.push(EventKind::AttemptFailed {
-                    node: id(),
-                    attempt,
-                    reason,
-                    restart_at,
-                });
-            } else {
-                let (stage, ready) = (after.stage, after.ready);
-                events.push(EventKind::StageReached {
-                    node: id(),
+            let (stage, ready) = (after.stage, after.ready);
+            match &found.failure {
+                Some(failure) if stage == Stage::Failed => {
+                    let (reason, restart_at) = (failure.reason.clone(), retry.restart_at);
+                    tell(EventKind::AttemptFailed {
+                        node: node(),
+                        attempt,
+                        reason,
+                        restart_at,
+                    });
+                }
+                _ => tell(EventKind::StageReached {
+                    node: node(),
                     attempt,
                     stage,
                     ready,
-                });
+                }),
             }
         }
         if let Some(halt) = retry.halted.as_ref().filter(|_| !before.halted) {
-            events.push(EventKind::Halted {
-                node: id(),
+            tell(EventKind::Halted {
+                node: node(),
                 attempt,
                 reason: halt.reason.clone(),
             });
         }
-        if let Some(retry_at) = after
-            .next_effect_at
-            .filter(|_| after.next_effect_at != before.next_effect_at)
-        {
-            events.push(EventKind::RetryScheduled {
-                node: id(),
+        let waits_anew = after.next_effect_at != before.next_effect_at;
+        if let Some(retry_at) = after.next_effect_at.filter(|_| waits_anew) {
+            tell(EventKind::RetryScheduled {
+                node: node(),
                 attempt,
                 retry_at,
             });
-        }
-        if let Some((operation, error)) = because.and_then(answer) {
-            let command = before.pending.unwrap_or(CommandKind::DestroyLease);
-            self.event(
-                now,
-                EventKind::Finished {
-                    node: id(),
-                    operation,
-                    command,
-                    error,
-                },
-            );
-        }
-        for kind in events {
-            self.event(now, kind);
         }
     }
 

@@ -42,7 +42,7 @@ impl Claim {
 }
 
 /// A pass that is being drafted.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Draft {
     /// What is done, in order once the draft is finished.
     pub(crate) moves: Vec<Move>,
@@ -57,6 +57,15 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
+    /// Empties it; what room it has stays.
+    pub(crate) fn clear(&mut self) {
+        self.moves.clear();
+        self.faults.clear();
+        self.newly_waiting.clear();
+        self.no_longer_waiting.clear();
+        self.requeue_at = None;
+    }
+
     /// Takes a slot's decision; a wish for a place is handed back as a claim.
     pub(crate) fn consider(
         &mut self,
