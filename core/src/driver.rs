@@ -181,16 +181,8 @@ impl ClusterDriver {
             .map(|setup| setup.capabilities.visibility);
         let pass = PassId(self.state.pass.0 + 1);
         let folded = self.change(slot, |node, run, policy| {
-            let visibility = visibility.unwrap_or_default();
-            let mut cx = Context {
-                run,
-                policy,
-                visibility,
-                now,
-                pass,
-                signal: None,
-                fault: None,
-            };
+            let mut cx = Context::new(run, policy, pass, now);
+            cx.visibility = visibility.unwrap_or_default();
             let folded = fold(node, observation, &mut cx);
             (folded, cx.signal, cx.fault, node.provider.clone())
         });

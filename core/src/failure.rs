@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::id::{LogicalNodeId, NodeAttemptId, RunId};
+use crate::node::PassId;
 use crate::policy::Policy;
 
 /// What is wrong with one node, and with it alone.
@@ -97,10 +98,11 @@ pub(crate) fn throttle_wait(policy: &Policy, retry_after: Option<Duration>) -> D
 pub(crate) struct Context<'a> {
     pub(crate) run: &'a RunId,
     pub(crate) policy: &'a Policy,
+    /// The provider's visibility, where a look-up is folded.
     pub(crate) visibility: Duration,
     pub(crate) now: Timestamp,
     /// The pass that will see what is folded now.
-    pub(crate) pass: crate::node::PassId,
+    pub(crate) pass: PassId,
     pub(crate) signal: Option<PaceSignal>,
     pub(crate) fault: Option<NodeFault>,
 }
@@ -115,7 +117,19 @@ pub(crate) enum PaceSignal {
     },
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    pub(crate) fn new(run: &'a RunId, policy: &'a Policy, pass: PassId, now: Timestamp) -> Self {
+        Self {
+            run,
+            policy,
+            visibility: Duration::ZERO,
+            now,
+            pass,
+            signal: None,
+            fault: None,
+        }
+    }
+
     /// The moment that lies `delay` ahead. One that cannot be represented is the node's fault, and the node
     /// waits for the end of time.
     pub(crate) fn after(&mut self, delay: Duration) -> Timestamp {

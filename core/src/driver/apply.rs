@@ -154,16 +154,7 @@ impl ClusterDriver {
                 let before = self.state.nodes.at(slot).map(Glimpse::of);
                 let pass = self.state.pass;
                 let fault = self.change(slot, |node, run, policy| {
-                    let visibility = std::time::Duration::ZERO;
-                    let mut cx = Context {
-                        run,
-                        policy,
-                        visibility,
-                        now,
-                        pass,
-                        signal: None,
-                        fault: None,
-                    };
+                    let mut cx = Context::new(run, policy, pass, now);
                     node.fail(overdue.to_string().into(), &mut cx);
                     cx.fault
                 });

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -40,15 +39,7 @@ impl ClusterDriver {
             let run = &self.state.run_id;
             let orphan = self.state.orphans.get_mut(&key).expect("it was listed");
             let held = orphan.holds_place();
-            let mut cx = Context {
-                run,
-                policy: &self.policy,
-                visibility: Duration::ZERO,
-                now,
-                pass,
-                signal: None,
-                fault: None,
-            };
+            let mut cx = Context::new(run, &self.policy, pass, now);
             let Some(fate) = orphan::fold(orphan, attempt, observation, &mut cx) else {
                 continue;
             };
