@@ -48,7 +48,11 @@ impl<T: Default> SlotMap<T> {
         let slots = &mut self.groups[group as usize];
         let have = slots.dense.len();
         if count as usize > have {
-            slots.dense.reserve_exact(count as usize - have);
+            // An eighth at least, so that a group that grows by one slot at a time is seldom moved.
+            let more = (count as usize - have).max(have / 8);
+            if slots.dense.capacity() < count as usize {
+                slots.dense.reserve_exact(more);
+            }
             for index in have as u32..count {
                 slots.dense.push(slots.beyond.remove(&index).unwrap_or_default());
             }

@@ -12,7 +12,9 @@ use divan::Bencher;
 use jiff::Timestamp;
 use nodewright_core::bootstrap::{StreamEvent, StreamObservation};
 use nodewright_core::driver::{ClusterDriver, EffectSink, ProviderSetup, Refused};
-use nodewright_core::effect::{CallEnd, Capabilities, Command, Destroyed, Outcome, PlannedEffect};
+use nodewright_core::effect::{
+    CallEnd, Capabilities, Command, CommandKind, Destroyed, Outcome, PlannedEffect,
+};
 use nodewright_core::facts::{AgentId, CreatedLease, Endpoint, LeaseFacts, LeaseId};
 use nodewright_core::id::{BootstrapSessionId, LogicalNodeId, NodeAttemptId};
 use nodewright_core::observation::{Folded, Observation};
@@ -26,6 +28,29 @@ fn main() {
 }
 
 const SIZES: [u32; 2] = [10_000, 100_000];
+
+fn shape(generation: u64, count: u32) -> ClusterShape {
+    let template = Template::new(NodeTemplate {
+        role: "worker".parse().unwrap(),
+        provider: "cloud".parse().unwrap(),
+        shape: NodeShape::new("image"),
+        boot: BootSpec::new("agent"),
+        join: SwarmJoinSpec::default(),
+    });
+    let run_id: nodewright_core::id::RunId = "run".parse().unwrap();
+    let group = NodeGroupSpec {
+        run_id: run_id.clone(),
+        group_id: "w".parse().unwrap(),
+        count,
+        depends_on: Default::default(),
+        template,
+    };
+    ClusterShape {
+        run_id,
+        generation: Generation(generation),
+        groups: vec![group],
+    }
+}
 
 /// A world in which every call succeeds at once, and sessions stay as far as `joins` lets them come.
 struct World {
@@ -51,26 +76,7 @@ impl EffectSink for Effects {
 
 impl World {
     fn converged(count: u32, joins: bool) -> Self {
-        let template = Template::new(NodeTemplate {
-            role: "worker".parse().unwrap(),
-            provider: "cloud".parse().unwrap(),
-            shape: NodeShape::new("image"),
-            boot: BootSpec::new("agent"),
-            join: SwarmJoinSpec::default(),
-        });
-        let run_id: nodewright_core::id::RunId = "run".parse().unwrap();
-        let group = NodeGroupSpec {
-            run_id: run_id.clone(),
-            group_id: "w".parse().unwrap(),
-            count,
-            depends_on: Default::default(),
-            template,
-        };
-        let shape = ClusterShape {
-            run_id,
-            generation: Generation(1),
-            groups: vec![group],
-        };
+        let shape = shape(1, count);
         let capabilities = Capabilities {
             visibility: Duration::ZERO,
             inventory: false,
@@ -233,6 +239,27 @@ fn fold_and_pass_of_all_events_of_a_replacement(bencher: Bencher<'_, '_>, count:
     bencher
         .counter(divan::counter::ItemsCount::new(events))
         .bench_local(replace);
+}
+
+/// A shape that wants one node more, up to the dispatch of its `CreateLease`.
+#[divan::bench(args = SIZES, sample_size = 10)]
+fn one_node_more(bencher: Bencher<'_, '_>, count: u32) {
+    let world = RefCell::new(World::converged(count, true));
+    let mut revision = 1;
+    let next = || {
+        let _ = world.borrow_mut().settle();
+        revision += 1;
+        shape(revision, count + revision as u32)
+    };
+    bencher.with_inputs(next).bench_local_values(|shape| {
+        let world = &mut *world.borrow_mut();
+        let accepted = world.driver.update_desired(shape, world.now);
+        let _ = black_box((accepted, world.driver.drive(world.now, &mut world.effects)));
+        assert_eq!(
+            world.effects.0.last().map(|effect| effect.command.kind()),
+            Some(CommandKind::CreateLease)
+        );
+    });
 }
 
 /// What is asked after every event: when to look again, and whether all is well.
