@@ -38,8 +38,8 @@ pub use cluster::{Cluster, SpawnError, Stopped};
 pub use config::Config;
 pub use events::{Events, Heard};
 pub use nodewright_core::{
-    NodeError, NodeFault, bootstrap, decide, desired, driver, effect, event, facts, gate, graph, id, ledger,
-    node, observation, orphan, pace, plan, policy, shape, state, status, template,
+    NodeError, NodeFault, bootstrap, decide, desired, driver, effect, event, facts, gate, graph, id,
+    inventory, ledger, node, observation, orphan, pace, plan, policy, shape, state, status, template,
 };
 pub use supervisor::{Shutdown, UpdateError};
 pub use view::View;

@@ -30,13 +30,14 @@ use crate::event::{Event, EventKind};
 use crate::failure::{Context, PaceSignal};
 use crate::fold::fold;
 use crate::id::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind, RunId};
+use crate::inventory::FirstLook;
 use crate::node::{ManagedNode, PassId, Stage};
 use crate::observation::{Folded, Observation};
 use crate::pace::{Pace, Who};
 use crate::plan::{Draft, Plan, gate};
 use crate::policy::Policy;
 use crate::shape::{ClusterShape, ShapeLimits};
-use crate::state::{ClusterState, FirstLook, ProviderState, Slot};
+use crate::state::{ClusterState, ProviderState, Slot};
 use crate::status::{NodeStatus, Summary, Why};
 use crate::template::Template;
 

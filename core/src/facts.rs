@@ -130,6 +130,11 @@ pub enum BootstrapStage {
 }
 
 impl BootstrapStage {
+    /// Whether nothing follows it: the session has ended.
+    pub const fn is_terminal(self) -> bool {
+        self.is_failure() || matches!(self, Self::Converged | Self::Closed | Self::Cancelled)
+    }
+
     /// Whether the stage says that the bootstrap failed.
     pub const fn is_failure(self) -> bool {
         matches!(

@@ -29,6 +29,7 @@ mod fold;
 pub mod gate;
 pub mod graph;
 pub mod id;
+pub mod inventory;
 pub mod ledger;
 pub mod node;
 pub mod observation;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::CommandKind;
-use crate::facts::{BootstrapFacts, BootstrapStage, Endpoint, JoinFacts, LeaseFacts};
+use crate::facts::{BootstrapFacts, Endpoint, JoinFacts, LeaseFacts};
 use crate::id::{BootstrapSessionId, NodeAttemptId, OperationId, ProviderKind, TemplateDigest};
 use crate::pace::Class;
 use crate::template::Template;
@@ -395,14 +395,5 @@ impl ManagedNode {
             return broken("G13", "is handed off and not ready");
         }
         Ok(())
-    }
-
-    /// Whether this stage of a bootstrap ends the session.
-    pub(crate) fn ends_session(stage: BootstrapStage) -> bool {
-        stage.is_failure()
-            || matches!(
-                stage,
-                BootstrapStage::Converged | BootstrapStage::Closed | BootstrapStage::Cancelled
-            )
     }
 }

@@ -15,11 +15,12 @@ use crate::effect::PlannedEffect;
 use crate::failure::NodeError;
 use crate::gate::Gate;
 use crate::id::{GroupId, LogicalNodeId, NodeAttemptId, ProviderKind};
+use crate::inventory::FirstLook;
 use crate::node::ManagedNode;
 use crate::orphan::{OrphanKey, Turns, reconcile_orphan};
 use crate::pace::{Class, Queue};
 use crate::policy::Policy;
-use crate::state::{ClusterState, FirstLook, Slot};
+use crate::state::{ClusterState, Slot};
 use crate::template::LogicalNodeSpec;
 
 /// One step of one node, with the precondition that it carries.
@@ -241,11 +242,7 @@ pub(crate) fn looks_at(state: &ClusterState, now: Timestamp) -> Option<Timestamp
         .providers
         .values()
         .filter_map(|provider| match &provider.first_look {
-            FirstLook::Due {
-                next_at,
-                asking: false,
-                ..
-            } => *next_at,
+            FirstLook::Due(look) if !look.asking => look.next_at,
             _ => None,
         });
     due.filter(|at| *at > now).min()

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::id::{GroupId, LogicalNodeId, NodeAttemptId, ProviderKind, RunId};
+use crate::inventory::FirstLook;
 use crate::node::{ManagedNode, PassId};
 use crate::orphan::{Orphan, OrphanKey};
 use crate::pace::Pace;
@@ -304,40 +305,6 @@ impl<'de> Deserialize<'de> for Nodes {
             );
         }
         Ok(nodes)
-    }
-}
-
-/// How far the first look at a provider is: what the run already has there, before anything is made.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FirstLook {
-    /// It is to be taken, or taken again.
-    Due {
-        /// Not before this moment; none is at once.
-        next_at: Option<Timestamp>,
-        /// When the first question was asked that was answered.
-        first_asked: Option<Timestamp>,
-        /// Answers in a row that failed.
-        failures: u32,
-        /// Whether a question is under way.
-        asking: bool,
-        /// What the last failed answer said.
-        last_error: Option<std::sync::Arc<str>>,
-    },
-    /// What it showed is in the state.
-    Done,
-}
-
-impl FirstLook {
-    /// A look that has not been taken.
-    pub const fn due() -> Self {
-        Self::Due {
-            next_at: None,
-            first_asked: None,
-            failures: 0,
-            asking: false,
-            last_error: None,
-        }
     }
 }
 

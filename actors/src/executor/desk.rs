@@ -1,7 +1,7 @@
 //! The desk of an executor: ledger and backend, which outlive any incarnation of it.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -117,8 +117,9 @@ impl<B: EffectBackend> Desk<B> {
         for result in restart.report {
             self.place.inbox.push(result);
         }
+        let refused: BTreeSet<OperationId> = restart.refused.into_iter().collect();
         for (node, operation) in pending {
-            if restart.refused.contains(&operation) {
+            if refused.contains(&operation) {
                 let reason = "the executor was restarted before it began".into();
                 let observation = Observation::Refused { operation, reason };
                 self.place

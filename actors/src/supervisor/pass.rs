@@ -97,8 +97,10 @@ impl Supervision {
 
     /// Folds all that was reported.
     pub(super) fn fold_inbox(&mut self) {
+        let reported = self.inbox.take();
+        // Read after what was reported, so that nothing of it lies in the future.
         let now = self.clock.now();
-        for incoming in self.inbox.take() {
+        for incoming in reported {
             match incoming {
                 Incoming::Node(node, attempt, observation) => {
                     let _ = self.driver.fold(&node, attempt, &observation, now);

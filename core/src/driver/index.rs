@@ -10,9 +10,10 @@ use super::tally::{Share, Tally};
 use crate::desired::Desired;
 use crate::failure::NodeError;
 use crate::id::ProviderKind;
+use crate::inventory::FirstLook;
 use crate::orphan::OrphanKey;
 use crate::pace::{Claim, Class, Queue, Who};
-use crate::state::{ClusterState, FirstLook, Nodes, Slot, SlotMap};
+use crate::state::{ClusterState, Nodes, Slot, SlotMap};
 
 /// What is derived for one slot.
 #[derive(Debug, Clone, Default)]

@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use super::ClusterDriver;
 use crate::effect::{EffectError, Inventory, InventoryEntry};
 use crate::event::EventKind;
-use crate::failure::{after, backoff};
-use crate::id::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
+use crate::id::{LogicalNodeId, OperationId, ProviderKind};
+use crate::inventory::FirstLook;
 use crate::node::{ManagedNode, PassId, RememberedCall, Stage};
 use crate::observation::{Folded, Observation};
 use crate::orphan::OrphanKey;
-use crate::state::{FirstLook, Slot};
+use crate::state::Slot;
 
 /// A question that is to be asked of a provider now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,14 +42,8 @@ impl ClusterDriver {
     pub fn due_looks(&mut self, now: Timestamp) -> Vec<DueLook> {
         let asked = self.state.pass;
         let due = self.state.providers.iter_mut().filter_map(|(kind, provider)| {
-            let FirstLook::Due { next_at, asking, .. } = &mut provider.first_look else {
-                return None;
-            };
-            if *asking || next_at.is_some_and(|at| at > now) {
-                return None;
-            }
-            *asking = true;
-            Some(DueLook {
+            let asks = provider.first_look.look_mut().is_some_and(|look| look.ask(now));
+            asks.then(|| DueLook {
                 provider: kind.clone(),
                 asked,
             })
@@ -88,73 +82,47 @@ impl ClusterDriver {
 
     /// A question will not be answered: it is asked again with backoff. Nothing is concluded.
     pub fn look_lost(&mut self, provider: &ProviderKind, error: &EffectError, now: Timestamp) {
-        let run = self.state.run_id.clone();
-        let Some(state) = self.state.providers.get_mut(provider) else {
-            return;
-        };
-        let FirstLook::Due {
-            next_at,
-            failures,
-            asking,
-            last_error,
-            ..
-        } = &mut state.first_look
-        else {
-            return;
-        };
-        if !std::mem::take(asking) {
-            return;
+        let Self { state, policy, .. } = self;
+        let look = state
+            .providers
+            .get_mut(provider)
+            .and_then(|known| known.first_look.look_mut());
+        if look.is_some_and(|look| look.failed(error.reason.clone(), &state.run_id, policy, now)) {
+            let (provider, error) = (provider.clone(), Some(error.reason.clone()));
+            self.event(
+                now,
+                EventKind::Looked {
+                    provider,
+                    found: 0,
+                    done: false,
+                    error,
+                },
+            );
         }
-        *failures = failures.saturating_add(1);
-        let delay = backoff(&self.policy, &run, NodeAttemptId::FIRST, *failures);
-        *next_at = Some(after(now, delay).unwrap_or(Timestamp::MAX));
-        *last_error = Some(error.reason.clone());
-        let error = Some(error.reason.clone());
-        self.event(
-            now,
-            EventKind::Looked {
-                provider: provider.clone(),
-                found: 0,
-                done: false,
-                error,
-            },
-        );
     }
 
-    /// A look was answered. It is done once it was repeated when a create of the process before can no
-    /// longer come through.
+    /// A question was answered.
     fn looked(&mut self, provider: &ProviderKind, asked_at: Timestamp, found: usize, now: Timestamp) {
-        let Some(setup) = self.setups.get(provider) else {
-            return;
-        };
-        let visibility = setup.capabilities.visibility;
-        let Some(state) = self.state.providers.get_mut(provider) else {
-            return;
-        };
-        let FirstLook::Due {
-            next_at,
-            first_asked,
-            failures,
-            asking,
-            last_error,
-        } = &mut state.first_look
+        let visibility = self
+            .setups
+            .get(provider)
+            .map(|setup| setup.capabilities.visibility);
+        let known = self.state.providers.get_mut(provider);
+        let look = known.and_then(|known| known.first_look.look_mut());
+        let Some(done) = look
+            .zip(visibility)
+            .map(|(look, visibility)| look.answered(asked_at, visibility))
         else {
             return;
         };
-        let first = *first_asked.get_or_insert(asked_at);
-        let settled = after(first, visibility).unwrap_or(Timestamp::MAX);
-        let done = asked_at >= settled;
-        *asking = false;
-        *failures = 0;
-        *last_error = None;
-        *next_at = Some(settled);
         if done {
             self.look_done(provider);
         }
+        let provider = provider.clone();
         self.event(
             now,
             EventKind::Looked {
-                provider: provider.clone(),
+                provider,
                 found,
                 done,
                 error: None,

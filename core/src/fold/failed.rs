@@ -24,7 +24,7 @@ pub(super) fn failed(
             resume_at,
         });
         node.retry.last_error = Some(error.reason.clone());
-        if !is_over(node, pending) {
+        if !comes_too_late(node, pending) {
             node.wait_unpunished(pending, delay, cx);
         }
         return;
@@ -32,8 +32,10 @@ pub(super) fn failed(
     if error.kind == FailureKind::Ambiguous {
         remember(node, pending, end);
     }
+    if comes_too_late(node, pending) {
+        return;
+    }
     match pending.kind {
-        _ if is_over(node, pending) => {}
         CommandKind::CreateLease => create_failed(node, pending, error, cx),
         CommandKind::StartBootstrap => start_failed(node, pending, error, cx),
         kind => {
@@ -56,15 +58,15 @@ pub(super) fn refused(
     cx: &mut Context<'_>,
 ) {
     node.retry.last_error = Some(reason.clone());
-    if !is_over(node, pending) {
+    if !comes_too_late(node, pending) {
         node.wait_unpunished(pending, cx.policy.initial_delay, cx);
     }
 }
 
-/// Whether the failure no longer matters: once joined, nothing that befalls the session fails the attempt,
-/// and on a ready node a late answer only clears the pending operation. A start that failed after the join
-/// ends in the handoff.
-fn is_over(node: &mut ManagedNode, pending: &PendingOperation) -> bool {
+/// Says whether the failure no longer matters: once joined, nothing that befalls the session fails the
+/// attempt, and on a ready node a late answer only clears the pending operation. A start that failed after
+/// the join ends in the handoff, which is recorded here.
+fn comes_too_late(node: &mut ManagedNode, pending: &PendingOperation) -> bool {
     if node.ready {
         return matches!(
             pending.kind,

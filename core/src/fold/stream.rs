@@ -1,5 +1,7 @@
 //! Sessions: a session is known by its attempt, whatever arrives first, its start's result or its stream.
 
+use std::sync::Arc;
+
 use crate::bootstrap::{StreamEvent, StreamObservation};
 use crate::effect::CommandKind;
 use crate::facts::{BootstrapFacts, BootstrapStage};
@@ -7,8 +9,6 @@ use crate::failure::Context;
 use crate::id::BootstrapSessionId;
 use crate::node::{ManagedNode, Stage};
 use crate::observation::Folded;
-
-const CANCELLED: &str = "its bootstrap session was cancelled by somebody else";
 
 /// Folds the success of a start.
 pub(super) fn started(node: &mut ManagedNode, session: BootstrapSessionId, cx: &mut Context<'_>) {
@@ -52,49 +52,33 @@ pub(super) fn fold(node: &mut ManagedNode, seen: &StreamObservation, cx: &mut Co
     }
     let facts = node.bootstrap.get_or_insert_with(|| no_facts(session));
     facts.sequence = seen.sequence;
-    match &seen.event {
-        StreamEvent::Stage(stage) => {
-            facts.stage = *stage;
-            if stage.is_failure() {
-                let reason = format!("bootstrap: {stage}").into();
-                end(node, session);
-                over(node, Some(reason), cx);
-            } else if ManagedNode::ends_session(*stage) {
-                end(node, session);
-                let cancelled = *stage == BootstrapStage::Cancelled;
-                over(node, cancelled.then(|| CANCELLED.into()), cx);
-            } else {
-                push_stall(node, cx);
-            }
-        }
-        StreamEvent::Lines { stdout, stderr } => {
+    let stage = match &seen.event {
+        StreamEvent::Stage(stage) | StreamEvent::Failed { stage, .. } => Some(*stage),
+        StreamEvent::Converged => Some(BootstrapStage::Converged),
+        StreamEvent::Closed => Some(BootstrapStage::Closed),
+        StreamEvent::Cancelled => Some(BootstrapStage::Cancelled),
+        StreamEvent::Lines { .. } | StreamEvent::Joined(_) => None,
+    };
+    facts.stage = stage.unwrap_or(facts.stage);
+    match (&seen.event, stage) {
+        (StreamEvent::Lines { stdout, stderr }, _) => {
             facts.stdout_lines = facts.stdout_lines.max(*stdout);
             facts.stderr_lines = facts.stderr_lines.max(*stderr);
             push_stall(node, cx);
         }
-        StreamEvent::Joined(agent) => {
+        (StreamEvent::Joined(agent), _) => {
             let _ = super::joined(node, agent, cx);
         }
-        StreamEvent::Converged => {
-            facts.stage = BootstrapStage::Converged;
-            end(node, session);
-            over(node, None, cx);
+        (StreamEvent::Failed { stage, reason }, _) => {
+            end(
+                node,
+                session,
+                Some(format!("bootstrap: {stage}: {reason}").into()),
+                cx,
+            );
         }
-        StreamEvent::Closed => {
-            facts.stage = BootstrapStage::Closed;
-            end(node, session);
-            over(node, None, cx);
-        }
-        StreamEvent::Cancelled => {
-            facts.stage = BootstrapStage::Cancelled;
-            end(node, session);
-            over(node, Some(CANCELLED.into()), cx);
-        }
-        StreamEvent::Failed { stage, reason } => {
-            facts.stage = *stage;
-            end(node, session);
-            over(node, Some(format!("bootstrap: {stage}: {reason}").into()), cx);
-        }
+        (_, Some(stage)) if stage.is_terminal() => end(node, session, fault(stage), cx),
+        _ => push_stall(node, cx),
     }
     Folded::Applied
 }
@@ -154,22 +138,28 @@ fn push_stall(node: &mut ManagedNode, cx: &mut Context<'_>) {
     }
 }
 
-fn end(node: &mut ManagedNode, session: BootstrapSessionId) {
+/// What is wrong with ending in this stage, if anything is.
+fn fault(stage: BootstrapStage) -> Option<Arc<str>> {
+    match stage {
+        BootstrapStage::Cancelled => Some("its bootstrap session was cancelled by somebody else".into()),
+        stage if stage.is_failure() => Some(format!("bootstrap: {stage}").into()),
+        _ => None,
+    }
+}
+
+/// Ends the session. For the attempt that means after the join the handoff; before it a failure if it ended
+/// in a fault, else the join may still come another way for a while.
+fn end(node: &mut ManagedNode, session: BootstrapSessionId, fault: Option<Arc<str>>, cx: &mut Context<'_>) {
     node.active_bootstrap = None;
     node.ended_bootstrap = Some(session);
     node.retry.stall_at = None;
-}
-
-/// What the end of the session means for the attempt: after the join the handoff; before it a failure if it
-/// had a reason, else the join may still come another way for a while.
-fn over(node: &mut ManagedNode, reason: Option<std::sync::Arc<str>>, cx: &mut Context<'_>) {
     if !node.is_lively() {
         return;
     }
     if node.join.is_some() {
         node.hand_off(Stage::Dormant);
-    } else if let Some(reason) = reason {
-        node.fail(reason, cx);
+    } else if let Some(fault) = fault {
+        node.fail(fault, cx);
     } else {
         node.retry.join_by = Some(cx.after(cx.policy.join_grace));
     }
