@@ -85,6 +85,16 @@ impl MemoryBackend {
         self
     }
 
+    /// The same provider, as a process meets it that has just begun: sessions of this handle are not its own.
+    #[must_use]
+    pub fn reopened(&self) -> Self {
+        Self {
+            world: self.world.clone(),
+            sessions: Sessions::default(),
+            joins: self.joins,
+        }
+    }
+
     /// All machines that it holds, dead ones included, in the order of their identities.
     pub fn live(&self) -> Vec<(AttemptIdentity, LeaseId)> {
         let world = self.lock();

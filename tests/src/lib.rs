@@ -5,17 +5,29 @@
 //! step an oracle compares what there is with what is promised; [`Sim::settle`] stops the faults and demands
 //! that everything comes to rest.
 
+pub mod battery;
 mod by_hand;
-mod call;
 mod chooser;
+mod conformance;
+mod contract;
+mod faulty;
+mod level;
 mod oracle;
-mod random;
+mod regress;
 mod shapes;
 mod sim;
+mod subject;
+mod subjects;
+pub mod trace;
 
 pub use by_hand::ByHand;
-pub use call::{Fault, FaultRates};
 pub use chooser::Chooser;
-pub use random::{Scenario, random_trace, seeds};
+pub use contract::check_contract;
+pub use faulty::{Control, Faulty, Stated, Time};
+pub use level::{Core, End, Level};
+pub use oracle::{Broken, check_state};
+pub use regress::{Traces, play_all, seeds, trace};
 pub use shapes::{group, policy, shape, template};
-pub use sim::{Broken, Provider, Sim, SimConfig};
+pub use sim::{Sim, SimConfig};
+pub use subject::{Living, Pump, Subject};
+pub use subjects::Memory;

@@ -1,11 +1,10 @@
 //! What one driver promises of many nodes.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use nodewright_backends::MemoryBackend;
-use nodewright_conformance::{ByHand, Provider, Sim, SimConfig, group, policy, seeds, shape, template};
+use nodewright_conformance::{
+    ByHand, Chooser, Memory, Sim, SimConfig, group, policy, seeds, shape, template,
+};
 use nodewright_core::driver::{Accepted, DriverError};
 use nodewright_core::effect::{EffectError, Outcome};
 use nodewright_core::facts::{CreatedLease, LeaseFacts, LeaseId};
@@ -183,29 +182,17 @@ fn scale_down_takes_the_highest_indices() {
     run.succeed_all();
 }
 
-fn sim(seed: u64, shape: ClusterShape) -> Sim<MemoryBackend> {
-    let provider = Provider {
-        backend: Arc::new(MemoryBackend::new()),
-        kill: MemoryBackend::kill,
-    };
-    let providers = BTreeMap::from([("alpha".parse().unwrap(), provider)]);
-    let config = SimConfig {
-        seed,
-        ..SimConfig::default()
-    };
-    Sim::new(config, providers, shape).unwrap()
-}
-
 /// G2: the order in which independent work completes does not change what is converged to, up to ids,
 /// sequences and moments.
 #[test]
 fn every_order_of_delivery_reaches_the_same_converged_state() {
     let reached = |seed| {
-        let mut sim = sim(seed, workers(4));
+        let mut sim = Sim::<Memory>::new(SimConfig::default(), ["alpha"], workers(4)).unwrap();
+        let mut chooser = Chooser::new(seed);
         sim.drive().unwrap();
         for (count, image) in [(6, "one"), (3, "two"), (5, "two")] {
             for _ in 0..10 {
-                sim.work().unwrap();
+                sim.work(&mut chooser).unwrap();
             }
             sim.update(vec![group("w", count, template("alpha", image))])
                 .unwrap();
