@@ -177,10 +177,18 @@ pub fn the_latest_shape_counts_and_no_other<S: Subject>() {
     let now = sim.now();
     let mut other = of(6, 1);
     other.run_id = "other".parse().expect("a name");
-    for (what, refused) in [("older", of(4, 1)), ("silent", of(5, 1)), ("another run's", other)] {
+    for (what, refused) in [
+        ("older", of(4, 1)),
+        ("silent", of(5, 1)),
+        ("another run's", other),
+    ] {
         let answer = sim.driver_mut().update_desired(refused, now);
         assert!(answer.is_err(), "G20: the {what} shape was {answer:?}");
-        assert_eq!(*sim.driver().state(), before, "G20: the {what} shape left a trace");
+        assert_eq!(
+            *sim.driver().state(),
+            before,
+            "G20: the {what} shape left a trace"
+        );
     }
     for count in [3, 0, 1] {
         sim.update(vec![group("w", count, template("alpha", "image"))])

@@ -42,7 +42,10 @@ pub fn check_contract<S: Subject>() -> Result<(), Vec<Broken>> {
         ("each attempt has its own", each_attempt_has_its_own),
         ("a look-up never creates", a_look_up_never_creates),
         ("what was made is found", what_was_made_is_found),
-        ("a list shows the run and no other", a_list_shows_the_run_and_no_other),
+        (
+            "a list shows the run and no other",
+            a_list_shows_the_run_and_no_other,
+        ),
         ("a destroy takes that lease only", a_destroy_takes_that_lease_only),
         ("already gone is success", already_gone_is_success),
         ("sessions are adopted and end", sessions_are_adopted_and_end),
@@ -136,7 +139,7 @@ impl<S: Subject> Bench<S> {
 
     fn wait(&self, time: Duration) {
         if let Pump::Tokio(runtime) = &self.pump {
-            runtime.block_on(tokio::time::sleep(time));
+            runtime.block_on(async { tokio::time::sleep(time).await });
         }
     }
 

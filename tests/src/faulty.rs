@@ -214,7 +214,8 @@ impl<B: EffectBackend> EffectBackend for Faulty<B> {
         if reply == Reply::NotYet {
             return Ok(Destroyed::Going);
         }
-        self.play(reply, call, self.inner.destroy_lease(call, lease)).await
+        self.play(reply, call, self.inner.destroy_lease(call, lease))
+            .await
     }
 
     async fn list_leases(&self, run: &RunId) -> Result<Inventory, EffectError> {

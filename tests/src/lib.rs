@@ -30,4 +30,4 @@ pub use regress::{Traces, play_all, seeds, trace};
 pub use shapes::{group, policy, shape, template};
 pub use sim::{Sim, SimConfig};
 pub use subject::{Living, Pump, Subject};
-pub use subjects::Memory;
+pub use subjects::{Memory, Plugin, Process};

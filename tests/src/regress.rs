@@ -68,7 +68,12 @@ pub struct Traces<'a> {
 ///
 /// If a trace breaks: with the smallest trace that does, as code, and its seed.
 pub fn play_all<R>(traces: Traces<'_>, play: impl Fn(&Trace) -> Result<R, Broken>) {
-    let Traces { name, theme, inputs, least } = traces;
+    let Traces {
+        name,
+        theme,
+        inputs,
+        least,
+    } = traces;
     let file = Regressions::of(name);
     let seeds = seeds(least);
     let known = file.seeds().into_iter().filter(|seed| !seeds.contains(seed));
@@ -122,7 +127,9 @@ impl Regressions {
 
     fn seeds(&self) -> Vec<u64> {
         let text = fs::read_to_string(&self.0).unwrap_or_default();
-        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+        let lines = text
+            .lines()
+            .map(|line| line.split('#').next().unwrap_or_default());
         lines.filter_map(|line| line.trim().parse().ok()).collect()
     }
 

@@ -31,7 +31,7 @@ use nodewright_core::state::ClusterState;
 use self::executor::Executor;
 use crate::faulty::{Control, Faulty, Stated};
 use crate::oracle::{Broken, History, Told, check_preview};
-use crate::subject::{Living, Pump, SharedTime, Subject, VirtualTime};
+use crate::subject::{Aborts, Living, Pump, SharedTime, Subject, VirtualTime};
 use crate::trace::Setup;
 
 /// What a simulation is made from.
@@ -166,8 +166,12 @@ pub struct Sim<S: Subject> {
     pub(crate) reported: Arc<Mutex<Reported>>,
     pub(crate) sessions: Vec<Live>,
     pub(crate) looks: Vec<(DueLook, Timestamp)>,
+    /// Where machines that die are heard of as it happens.
+    watches: Vec<Aborts<()>>,
     /// How many inputs are still to be taken before the next pass.
     pub(crate) gathering: u8,
+    /// Whether what lives at the providers may have changed since it was counted last.
+    pub(crate) stirred: bool,
     pub(crate) history: History,
     pub(crate) notes: Vec<String>,
 }
@@ -212,7 +216,10 @@ impl<S: Subject> Sim<S> {
             (kind.parse().expect("a name"), provider)
         };
         let providers: BTreeMap<ProviderKind, Provider<S>> = providers.into_iter().map(provider).collect();
-        let pump = providers.values().next().map_or(Pump::Inline, |one| one.subject.pump());
+        let pump = providers
+            .values()
+            .next()
+            .map_or(Pump::Inline, |one| one.subject.pump());
         let driver = ClusterDriver::new(shape.clone(), config.policy.clone(), setups(&config, &providers))?;
         let mut sim = Self {
             config,
@@ -228,7 +235,9 @@ impl<S: Subject> Sim<S> {
             reported: Arc::default(),
             sessions: Vec::new(),
             looks: Vec::new(),
+            watches: Vec::new(),
             gathering: 0,
+            stirred: true,
             history: History::default(),
             notes: Vec::new(),
         };
@@ -259,7 +268,10 @@ impl<S: Subject> Sim<S> {
 
     /// How many calls the backends saw.
     pub(crate) fn call_count(&self) -> usize {
-        let counts = self.providers.values().map(|one| one.backend.control().call_count());
+        let counts = self
+            .providers
+            .values()
+            .map(|one| one.backend.control().call_count());
         counts.sum()
     }
 
@@ -389,6 +401,7 @@ impl<S: Subject> Sim<S> {
         self.delivered.clear();
         self.looks.clear();
         self.sessions.clear();
+        self.watches.clear();
         self.config.fresh = false;
         // What the old process began reports nowhere.
         self.reported = Arc::default();
@@ -414,8 +427,8 @@ impl<S: Subject> Sim<S> {
                 reported.lock().expect("nobody panics under it").losses.push(loss);
             });
             let (backend, run) = (provider.backend.clone(), self.shape.run_id.clone());
-            // It ends with the runtime; a later process has a watch of its own, and nobody hears this one.
-            runtime.spawn(async move { backend.watch(&run, sink).await });
+            let watch = runtime.spawn(async move { backend.watch(&run, sink).await });
+            self.watches.push(Aborts::new(watch));
         }
     }
 
@@ -447,6 +460,7 @@ impl<S: Subject> Sim<S> {
         let late = late.flat_map(|one| one.backend.control().take_late());
         let late: Vec<BoxFuture<'static, ()>> = late.collect();
         for work in late {
+            self.stirred = true;
             let _ = self.pump.finish(work);
         }
     }

@@ -60,11 +60,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
 impl Pump {
     /// Runs a future to its end, or until it waits for what only the trace can bring.
-    pub(crate) fn poll<T>(
-        &self,
-        future: &mut BoxFuture<'static, T>,
-        waits: impl Fn() -> bool,
-    ) -> Option<T> {
+    pub(crate) fn poll<T>(&self, future: &mut BoxFuture<'static, T>, waits: impl Fn() -> bool) -> Option<T> {
         match self {
             Self::Inline => future.now_or_never(),
             Self::Tokio(runtime) => runtime.block_on(async {
@@ -91,6 +87,33 @@ impl Pump {
                 runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.ok() })
             }
         }
+    }
+}
+
+/// A task that ends with whoever has this.
+#[derive(Debug)]
+pub(crate) struct Aborts<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Aborts<T> {
+    pub(crate) const fn new(task: tokio::task::JoinHandle<T>) -> Self {
+        Self(task)
+    }
+}
+
+impl<T> Drop for Aborts<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<T> Future for Aborts<T> {
+    type Output = Result<T, tokio::task::JoinError>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        self.0.poll_unpin(cx)
     }
 }
 

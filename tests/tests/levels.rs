@@ -1,8 +1,10 @@
 //! The list of levels, each with the whole battery.
 
 use nodewright_conformance::battery::Sizes;
-use nodewright_conformance::{Memory, conformance};
+use nodewright_conformance::{Memory, Plugin, Process, conformance};
 
 conformance! {
     memory: core of Memory, Sizes::THOROUGH;
+    plugin: core of Plugin, Sizes::QUICK;
+    process: core of Process, Sizes::REAL;
 }

@@ -169,9 +169,9 @@ impl Control {
                 .push(format!("G8: the backend saw {operation} before it was recorded"));
         }
         if let Some(other) = books.at_work.insert(operation.attempt, operation) {
-            books
-                .broken
-                .push(format!("G9: {operation} began while the call of {other} was at work"));
+            books.broken.push(format!(
+                "G9: {operation} began while the call of {other} was at work"
+            ));
         }
         books
             .calls

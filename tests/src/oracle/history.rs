@@ -80,8 +80,14 @@ impl History {
     /// G8: the backend is about to see this operation.
     pub(crate) fn begins(&self, state: &ClusterState, effect: &PlannedEffect) -> Result<(), Broken> {
         // A call whose end is unknown was recorded, and may reach the backend as late as it likes.
-        let node = state.nodes.get(&effect.node).and_then(|node| node.unended.as_ref());
-        let orphans = state.orphans.values().filter_map(|orphan| orphan.unended.as_ref());
+        let node = state
+            .nodes
+            .get(&effect.node)
+            .and_then(|node| node.unended.as_ref());
+        let orphans = state
+            .orphans
+            .values()
+            .filter_map(|orphan| orphan.unended.as_ref());
         let mut unended = node.into_iter().chain(orphans);
         demand!(
             pending(state, &effect.node, effect.operation).is_some()
@@ -142,7 +148,11 @@ impl History {
     pub(super) fn g4_no_attempt_is_used_again(&mut self, state: &ClusterState) -> Result<(), Broken> {
         for (id, node) in state.nodes.iter() {
             let of = self.attempts.entry(node.attempt).or_insert_with(|| id.clone());
-            demand!(*of == id, "G4: attempt {} fills {id}, and was {of}'s", node.attempt);
+            demand!(
+                *of == id,
+                "G4: attempt {} fills {id}, and was {of}'s",
+                node.attempt
+            );
         }
         Ok(())
     }

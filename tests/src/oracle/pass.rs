@@ -118,8 +118,14 @@ fn g20_the_observed_generation_never_goes_back(
 }
 
 fn g8_what_is_sent_is_pending(state: &ClusterState, effect: &PlannedEffect) -> Result<(), Broken> {
-    let node = state.nodes.get(&effect.node).and_then(|node| node.pending.as_ref());
-    let orphans = state.orphans.values().filter_map(|orphan| orphan.pending.as_ref());
+    let node = state
+        .nodes
+        .get(&effect.node)
+        .and_then(|node| node.pending.as_ref());
+    let orphans = state
+        .orphans
+        .values()
+        .filter_map(|orphan| orphan.pending.as_ref());
     let mut pending = node.into_iter().chain(orphans);
     demand!(
         pending.any(|pending| pending.id == effect.operation),
@@ -136,8 +142,11 @@ fn g14_cleanup_keeps_its_order(
     cancel_attempts: u32,
 ) -> Result<(), Broken> {
     let node = state.nodes.get(&effect.node);
-    let Some(node) = node.filter(|node| node.pending.as_ref().is_some_and(|one| one.id == effect.operation))
-    else {
+    let Some(node) = node.filter(|node| {
+        node.pending
+            .as_ref()
+            .is_some_and(|one| one.id == effect.operation)
+    }) else {
         return Ok(());
     };
     let operation = effect.operation;
@@ -170,8 +179,7 @@ fn g14_cleanup_keeps_its_order(
                 "G13: {operation} creates from another spec than its node's"
             );
             let other = state.orphans.keys();
-            let mut other =
-                other.filter(|key| key.node == effect.node && key.attempt != operation.attempt);
+            let mut other = other.filter(|key| key.node == effect.node && key.attempt != operation.attempt);
             demand!(
                 other.next().is_none(),
                 "G10: {operation} creates beside an orphan of its slot"
@@ -289,9 +297,8 @@ fn g24_nothing_is_pending_beyond_its_deadline(
     node: &ManagedNode,
     now: Timestamp,
 ) -> Result<(), Broken> {
-    let late = |pending: &nodewright_core::node::PendingOperation| {
-        pending.deadline <= now && !pending.expiring
-    };
+    let late =
+        |pending: &nodewright_core::node::PendingOperation| pending.deadline <= now && !pending.expiring;
     demand!(
         !node.pending.as_ref().is_some_and(late),
         "G24: {id} has {:?} pending at {now}, and it was not handed out",

@@ -16,7 +16,9 @@ impl<S: Subject> Sim<S> {
                 return Err(Broken(broken));
             }
         }
-        self.g10_a_slot_has_one_resource()?;
+        if std::mem::take(&mut self.stirred) {
+            self.g10_a_slot_has_one_resource()?;
+        }
         self.g30_ledgers_know_what_lives()?;
         self.pace_is_kept()
     }

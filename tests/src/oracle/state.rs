@@ -45,10 +45,7 @@ fn g4_attempts_are_unique_and_below_the_allocator(state: &ClusterState) -> Resul
         );
     }
     for key in state.orphans.keys() {
-        demand!(
-            below(key.attempt),
-            "G4: orphan {key} is not below the allocator"
-        );
+        demand!(below(key.attempt), "G4: orphan {key} is not below the allocator");
     }
     Ok(())
 }
@@ -69,7 +66,10 @@ fn g5_a_pending_operation_is_of_its_attempt(id: &LogicalNodeId, node: &ManagedNo
 
 /// The next sequence of every attempt: its node and its orphans share one row.
 fn next_sequences(state: &ClusterState) -> BTreeMap<NodeAttemptId, u32> {
-    let nodes = state.nodes.iter().map(|(_, node)| (node.attempt, node.next_sequence));
+    let nodes = state
+        .nodes
+        .iter()
+        .map(|(_, node)| (node.attempt, node.next_sequence));
     let orphans = state.orphans.iter();
     let orphans = orphans.map(|(key, orphan)| (key.attempt, orphan.next_sequence));
     let mut next = BTreeMap::new();
@@ -138,7 +138,10 @@ fn g7_orphans_are_nobodys(state: &ClusterState) -> Result<(), Broken> {
 
 fn g9_an_attempt_has_one_operation_pending(state: &ClusterState) -> Result<(), Broken> {
     let nodes = state.nodes.iter().filter(|(_, node)| node.pending.is_some());
-    let orphans = state.orphans.iter().filter(|(_, orphan)| orphan.pending.is_some());
+    let orphans = state
+        .orphans
+        .iter()
+        .filter(|(_, orphan)| orphan.pending.is_some());
     let mut busy = BTreeSet::new();
     let attempts = nodes.map(|(_, node)| node.attempt);
     for attempt in attempts.chain(orphans.map(|(key, _)| key.attempt)) {
@@ -167,10 +170,7 @@ fn g11_what_is_destroyed_holds_nothing(id: &LogicalNodeId, node: &ManagedNode) -
 }
 
 fn g12_what_is_deleting_is_not_ready(id: &LogicalNodeId, node: &ManagedNode) -> Result<(), Broken> {
-    demand!(
-        node.is_active() || !node.ready,
-        "G12: {id} is deleting and ready"
-    );
+    demand!(node.is_active() || !node.ready, "G12: {id} is deleting and ready");
     Ok(())
 }
 

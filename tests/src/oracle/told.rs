@@ -213,7 +213,11 @@ impl Told<'_> {
             (CommandKind::CreateLease, FailureKind::Ambiguous) => {
                 demand!(!ended, "G16: {said} and ended the attempt");
                 demand!(
-                    after.retry.create.as_ref().is_some_and(|call| call.operation == pending.id),
+                    after
+                        .retry
+                        .create
+                        .as_ref()
+                        .is_some_and(|call| call.operation == pending.id),
                     "G15: {said} and was not remembered"
                 );
             }
@@ -245,10 +249,7 @@ impl Told<'_> {
                 _,
             ) => {
                 demand!(!ended, "G16: {said} and ended the attempt");
-                demand!(
-                    before.lease == after.lease,
-                    "G16: {said} and took the lease away"
-                );
+                demand!(before.lease == after.lease, "G16: {said} and took the lease away");
                 let late = before.ready && kind == CommandKind::ObserveConvergence;
                 if !pending.before_delete && !late {
                     self.counts_and_backs_off(before, after, kind, &said)?;

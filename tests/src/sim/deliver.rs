@@ -12,7 +12,7 @@ use nodewright_core::observation::{Folded, Observation};
 use super::{Live, News, Running, Sim};
 use crate::Chooser;
 use crate::oracle::Broken;
-use crate::subject::{Pump, Subject};
+use crate::subject::{Aborts, Pump, Subject};
 
 /// How many things that were told are kept to be told again.
 const REMEMBERED: usize = 16;
@@ -94,6 +94,7 @@ impl<S: Subject> Sim<S> {
         }
         let control = self.providers[&call.effect.provider].backend.control();
         let waits = || control.holds(operation);
+        self.stirred = true;
         let Some((outcome, session)) = self.pump.poll(&mut call.work, waits) else {
             return Ok(false);
         };
@@ -111,7 +112,7 @@ impl<S: Subject> Sim<S> {
         let run = match &self.pump {
             Pump::Inline => session.run,
             Pump::Tokio(runtime) => {
-                let task = Aborts(runtime.spawn(session.run));
+                let task = Aborts::new(runtime.spawn(session.run));
                 async move { drop(task.await) }.boxed()
             }
         };
@@ -125,6 +126,7 @@ impl<S: Subject> Sim<S> {
     fn finish_call(&mut self, place: usize, outcome: Option<Outcome>) {
         let call = self.running.remove(place);
         let operation = call.effect.operation;
+        self.stirred = true;
         // Whatever a call still does when it is dropped belongs to it: only then has it ended.
         drop(call.work);
         let now = self.now;
@@ -257,7 +259,7 @@ impl<S: Subject> Sim<S> {
         let over = match &self.pump {
             Pump::Inline => (&mut live.run).now_or_never().is_some(),
             Pump::Tokio(runtime) => runtime.block_on(async {
-                let moment = std::time::Duration::from_millis(20);
+                let moment = std::time::Duration::from_millis(5);
                 tokio::time::timeout(moment, &mut live.run).await.is_ok()
             }),
         };
@@ -322,25 +324,5 @@ impl<S: Subject> Sim<S> {
             .inventory(&look.provider, look.asked, asked_at, answer.clone(), self.now);
         self.note(|| format!("look at {} answered: {findings:?} {answer:?}", look.provider));
         true
-    }
-}
-
-/// A task that ends with whoever waits for it.
-struct Aborts<T>(tokio::task::JoinHandle<T>);
-
-impl<T> Drop for Aborts<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl<T> Future for Aborts<T> {
-    type Output = Result<T, tokio::task::JoinError>;
-
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        self.0.poll_unpin(cx)
     }
 }

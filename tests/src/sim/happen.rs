@@ -163,12 +163,7 @@ impl<S: Subject> Sim<S> {
     }
 
     /// Something befalls a slot that holds a node.
-    fn befall(
-        &mut self,
-        input: &Input,
-        node: &LogicalNodeId,
-        attempt: NodeAttemptId,
-    ) -> Result<(), Broken> {
+    fn befall(&mut self, input: &Input, node: &LogicalNodeId, attempt: NodeAttemptId) -> Result<(), Broken> {
         let joined = |agent: &str| Observation::Joined(AgentId::new(agent));
         let observed = match input {
             Input::Join(_) => joined(&node.to_string()),
@@ -206,6 +201,7 @@ impl<S: Subject> Sim<S> {
             node: node.clone(),
             attempt,
         };
+        self.stirred = true;
         let killed = self.providers.values();
         let killed = killed.filter(|provider| provider.subject.kill(&identity)).count();
         for _ in 0..killed {

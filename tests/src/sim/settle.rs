@@ -98,13 +98,12 @@ impl<S: Subject> Sim<S> {
         let Pump::Tokio(runtime) = self.pump.clone() else {
             return false;
         };
-        let joins = |node: &ManagedNode| {
-            node.is_active() && node.active_bootstrap.is_some() && node.join.is_none()
-        };
+        let joins =
+            |node: &ManagedNode| node.is_active() && node.active_bootstrap.is_some() && node.join.is_none();
         let awaited = self.driver.state().nodes.iter().any(|(_, node)| joins(node));
         let looks = if awaited { 400 } else { 2 };
         for _ in 0..looks {
-            runtime.block_on(tokio::time::sleep(Duration::from_millis(5)));
+            runtime.block_on(async { tokio::time::sleep(Duration::from_millis(5)).await });
             self.take_reports();
             if !self.news.is_empty() {
                 return true;
