@@ -27,13 +27,14 @@ fn a_new_process_ends_every_old_machine_before_it_fills_the_slot_anew() {
     let (calls, allocated) = (sim.calls().len(), sim.driver().state().next_attempt_id);
     sim.restart_anew().unwrap();
     sim.settle(Duration::from_secs(60)).unwrap();
+    let all = sim.calls();
     for (id, node) in sim.driver().state().nodes.iter() {
         assert!(
             Some(node.attempt) >= allocated,
             "{id} is attempt {} again",
             node.attempt
         );
-        let calls: Vec<&String> = sim.calls()[calls..]
+        let calls: Vec<&String> = all[calls..]
             .iter()
             .filter(|call| call.starts_with(&format!("{id} ")))
             .collect();
