@@ -78,6 +78,18 @@ impl<B: EffectBackend> Faulty<B> {
         call: &Call,
         honest: impl Future<Output = Result<T, EffectError>> + Send,
     ) -> Result<T, EffectError> {
+        self.control.pass_gate(call, true).await;
+        let answer = self.go(reply, call, honest).await;
+        self.control.pass_gate(call, false).await;
+        answer
+    }
+
+    async fn go<T: Send>(
+        &self,
+        reply: Reply,
+        call: &Call,
+        honest: impl Future<Output = Result<T, EffectError>> + Send,
+    ) -> Result<T, EffectError> {
         match reply {
             Reply::Honest | Reply::NotYet => honest.await,
             Reply::Before(failing) => Err(failing.error()),

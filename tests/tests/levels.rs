@@ -7,4 +7,6 @@ conformance! {
     memory: core of Memory, Sizes::THOROUGH;
     plugin: core of Plugin, Sizes::QUICK;
     process: core of Process, Sizes::REAL;
+    actors: stack of Memory, Sizes::QUICK;
+    actors_process: stack of Process, Sizes::REAL;
 }

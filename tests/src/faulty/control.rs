@@ -20,6 +20,12 @@ pub trait Time: Send + Sync + 'static {
 
     /// Resolves at that moment.
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
+
+    /// Runs this at that moment; or hands it back, where whoever lets time pass has to run it.
+    fn run_at(&self, at: Timestamp, work: BoxFuture<'static, ()>) -> Option<BoxFuture<'static, ()>> {
+        let _ = at;
+        Some(work)
+    }
 }
 
 /// What a provider states about itself.
@@ -46,6 +52,9 @@ struct Books {
     cursed: BTreeMap<LogicalNodeId, Reply>,
     late: Vec<Late>,
     at_work: BTreeMap<NodeAttemptId, OperationId>,
+    /// Whether calls wait until they are let through.
+    gated: bool,
+    gates: BTreeMap<OperationId, Cancel>,
     /// Calls that wait in here, and not for the provider.
     held: BTreeSet<OperationId>,
     /// When the last create of each ended; none while one is at work.
@@ -107,6 +116,40 @@ impl Control {
         *self.recorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(recorded));
     }
 
+    /// Says whether calls that begin from now on wait until they are [let through](Self::release).
+    pub fn set_gated(&self, gated: bool) {
+        self.books().gated = gated;
+    }
+
+    /// Lets one of the calls through that wait, the one of this number; false if none waits.
+    pub fn release(&self, number: u16) -> bool {
+        let mut books = self.books();
+        let place = usize::from(number) % books.gates.len().max(1);
+        let Some(operation) = books.gates.keys().nth(place).copied() else {
+            return false;
+        };
+        if let Some(gate) = books.gates.remove(&operation) {
+            gate.cancel();
+        }
+        true
+    }
+
+    /// Waits at the gate, if there is one: before the call for one half of them, before its answer for the
+    /// other.
+    pub(super) async fn pass_gate(&self, call: &Call, before: bool) {
+        let operation = call.operation;
+        let first = (operation.attempt.number() + u64::from(operation.sequence)) % 2 == 0;
+        let gate = {
+            let mut books = self.books();
+            if !books.gated || first != before {
+                return;
+            }
+            books.gates.entry(operation).or_default().clone()
+        };
+        self.hold(call, gate.cancelled()).await;
+        self.books().gates.remove(&operation);
+    }
+
     /// Nothing goes wrong any more: scripts are torn up, and what hangs is let go.
     pub fn heal(&self) {
         let mut books = self.books();
@@ -153,7 +196,9 @@ impl Control {
     pub(super) fn come_later(&self, quarters: u8, work: BoxFuture<'static, ()>) {
         let wait = self.stated.visibility * u32::from(quarters.min(4)) / 4;
         let at = self.time.now().checked_add(wait).expect("traces are short");
-        self.books().late.push(Late { at, work });
+        if let Some(work) = self.time.run_at(at, work) {
+            self.books().late.push(Late { at, work });
+        }
     }
 
     /// A call begins; it has ended once what is handed back is dropped.
@@ -263,6 +308,7 @@ impl Drop for Entered {
         let now = self.control.time.now();
         let mut books = self.control.books();
         books.held.remove(&self.operation);
+        books.gates.remove(&self.operation);
         let attempt = self.operation.attempt;
         if books.at_work.get(&attempt) == Some(&self.operation) {
             books.at_work.remove(&attempt);
