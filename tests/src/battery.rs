@@ -44,12 +44,20 @@ impl Sizes {
         twice: 50,
     };
 
-    /// For what has real processes, and takes real time.
+    /// For what has real processes.
     pub const REAL: Self = Self {
         inputs: 30,
-        calm: 16,
+        calm: 8,
         rough: 64,
         twice: 4,
+    };
+
+    /// For what has real processes and waits in real time.
+    pub const SLOW: Self = Self {
+        inputs: 20,
+        calm: 4,
+        rough: 16,
+        twice: 2,
     };
 }
 

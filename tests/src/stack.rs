@@ -67,6 +67,9 @@ impl<S: Subject> Level for Stack<S> {
     }
 }
 
+/// How often in the fair tail somebody looks for slots that are halted, and releases them.
+const ROUNDS: u32 = 60;
+
 /// A cluster that is played with.
 struct Run<S: Subject> {
     runtime: Arc<Runtime>,
@@ -88,7 +91,9 @@ struct Run<S: Subject> {
 
 impl<S: Subject> fmt::Debug for Run<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("shape", &self.shape).finish_non_exhaustive()
+        f.debug_struct("Run")
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
     }
 }
 
@@ -365,10 +370,13 @@ impl<S: Subject> Run<S> {
             for Living { identity, name } in living {
                 let other = holders.insert(identity.node.clone(), identity.clone());
                 demand!(other.is_none(), "G10: {identity} lives beside {other:?}");
-                let known = self.resources.entry((place, identity.clone())).or_insert_with(|| {
-                    self.made += 1;
-                    name.clone()
-                });
+                let known = self
+                    .resources
+                    .entry((place, identity.clone()))
+                    .or_insert_with(|| {
+                        self.made += 1;
+                        name.clone()
+                    });
                 demand!(*known == name, "G10: {identity} had {known} and has {name}");
             }
         }
@@ -409,9 +417,9 @@ impl<S: Subject> Run<S> {
         self.log.push("nothing goes wrong any more".to_owned());
         let generation = self.shape.generation;
         let mut converged = false;
-        for _ in 0..4 {
+        for _ in 0..ROUNDS {
             let reached = self.cluster.converged(generation);
-            let limit = self.tempo.tail();
+            let limit = self.tempo.tail() / ROUNDS;
             let reached = self
                 .runtime
                 .block_on(async { tokio::time::timeout(limit, reached).await });
@@ -460,7 +468,10 @@ impl<S: Subject> Run<S> {
         let mut live: Vec<NodeAttemptId> = living.map(|one| one.identity.attempt).collect();
         held.sort_unstable();
         live.sort_unstable();
-        demand!(held == live, "G23: the state holds {held:?}, and there live {live:?}");
+        demand!(
+            held == live,
+            "G23: the state holds {held:?}, and there live {live:?}"
+        );
         Ok(())
     }
 

@@ -8,5 +8,5 @@ conformance! {
     plugin: core of Plugin, Sizes::QUICK;
     process: core of Process, Sizes::REAL;
     actors: stack of Memory, Sizes::QUICK;
-    actors_process: stack of Process, Sizes::REAL;
+    actors_process: stack of Process, Sizes::SLOW;
 }

@@ -48,7 +48,10 @@ impl Parent {
 
     /// Its children, in the order in which they were spawned.
     fn children(&self) -> Vec<ActorCell> {
-        let mut children = self.supervisor().map(|one| one.get_children()).unwrap_or_default();
+        let mut children = self
+            .supervisor()
+            .map(|one| one.get_children())
+            .unwrap_or_default();
         children.sort_by_key(ActorCell::get_id);
         children
     }
