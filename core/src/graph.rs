@@ -272,7 +272,7 @@ pub struct Reach<'a> {
 }
 
 impl<'a> Reach<'a> {
-    fn new(edges: &'a [Vec<usize>], node: usize) -> Self {
+    pub(crate) fn new(edges: &'a [Vec<usize>], node: usize) -> Self {
         let mut reach = Self {
             edges,
             seen: vec![false; edges.len()],
