@@ -28,13 +28,30 @@ fn welcome_back(departed: &mut Departed, name: &GroupId) -> bool {
     true
 }
 
-/// Brings the entries of a state that was handed back in line with the shape and with the slots that are left.
-/// All names are interned.
-pub(super) fn settle_departed(state: &mut ClusterState, desired: &Desired) {
-    let ClusterState { departed, nodes, .. } = state;
-    for group in desired.groups() {
-        welcome_back(departed, &group.id);
+/// Forgets the entries of groups that a shape has, and what matters no more without them. Says whether there
+/// was any.
+fn welcome_all_back(state: &mut ClusterState, desired: &Desired) -> bool {
+    let mut any = false;
+    if !state.departed.is_empty() {
+        for group in desired.groups() {
+            any |= welcome_back(&mut state.departed, &group.id);
+        }
     }
+    if any {
+        forget_all(state);
+    }
+    any
+}
+
+/// Brings the entries of a state that was handed back in line with the shape and with the slots that are left.
+pub(super) fn settle_departed(state: &mut ClusterState, desired: &Desired) {
+    welcome_all_back(state, desired);
+    forget_all(state);
+}
+
+/// Forgets every entry whose group has no slot and that nothing leads through.
+fn forget_all(state: &mut ClusterState) {
+    let ClusterState { departed, nodes, .. } = state;
     let mut named: BTreeMap<GroupId, usize> = BTreeMap::new();
     for name in departed.values().flatten() {
         *named.entry(name.clone()).or_default() += 1;
@@ -58,12 +75,7 @@ impl ClusterDriver {
     /// Before another shape is put in place: notes what the groups that leave depended on. Says whether an
     /// entry came or went.
     pub(super) fn note_departed(&mut self, next: &Desired) -> bool {
-        let mut changed = false;
-        if !self.state.departed.is_empty() {
-            for group in next.groups() {
-                changed |= welcome_back(&mut self.state.departed, &group.id);
-            }
-        }
+        let mut changed = welcome_all_back(&mut self.state, next);
         let (groups, graph) = (self.desired.groups(), self.desired.graph());
         let stays: Vec<bool> = groups
             .iter()
@@ -89,8 +101,10 @@ impl ClusterDriver {
                     }
                 }
             }
-            changed |= !below.is_empty();
-            self.state.departed.insert(name.clone(), below);
+            if !below.is_empty() {
+                self.state.departed.insert(name.clone(), below);
+                changed = true;
+            }
         }
         changed
     }
