@@ -187,3 +187,27 @@ fn departed_groups_take_as_much_room_as_their_edges() {
     assert_eq!(waves(&mut run), expected);
     assert!(run.driver.state().departed.is_empty());
 }
+
+/// A look may show more of a group whose entry went with its last slot: that is past every gate, and holds
+/// nobody, for nothing says any more what it depended on.
+#[test]
+fn a_departed_group_that_is_forgotten_holds_nobody_though_a_look_finds_more_of_it() {
+    let mut run = converged(&[("db", 1, &[]), ("web", 1, &["db"])]);
+    update(&mut run, 2, &[("db", 1, &[])]);
+    run.drive();
+    let state = run.driver.state().clone();
+    let setup = ByHand::setup(PaceConfig::default(), false);
+    let shape = wanted(2, &[("db", 1, &[])]);
+    let mut run = ByHand::restored(state, shape, policy(), [("alpha", setup)], run.now);
+    run.drive();
+    assert_eq!(waves(&mut run), [""; 0]);
+    let destroy = run.pass(60);
+    assert_eq!(said(&destroy), ["web-0 destroy-lease"]);
+    let look = run.look();
+    let _ = run.succeed(&destroy[0]);
+    run.drive();
+    assert!(run.driver.state().departed.is_empty());
+    assert_eq!(run.list(&look, &[("web-7", 9, "m-9")]).found, 1);
+    update(&mut run, 3, &[("db", 0, &[])]);
+    sends(&mut run, &["web-7 destroy-lease", "db-0 destroy-lease"]);
+}
