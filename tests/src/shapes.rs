@@ -32,7 +32,17 @@ pub(crate) fn groups(plans: &[GroupPlan]) -> Vec<NodeGroupSpec> {
     let spec = |plan: &GroupPlan| {
         let provider = PROVIDERS[usize::from(plan.provider) % PROVIDERS.len()];
         let template = template(provider, &format!("image-{}", plan.image));
-        group(&group_name(plan.group), plan.count.into(), template)
+        let mut spec = group(&group_name(plan.group), plan.count.into(), template);
+        let below = plans.iter().filter(|other| {
+            other.group < plan.group
+                && plan
+                    .after
+                    .checked_shr(other.group.into())
+                    .is_some_and(|bit| bit & 1 == 1)
+        });
+        let below = below.map(|other| group_name(other.group).parse().expect("a name"));
+        spec.depends_on = below.collect();
+        spec
     };
     plans.iter().map(spec).collect()
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use nodewright::{Clock, Cluster, Config, Events, Heard, Shutdown};
 use nodewright_core::desired::Desired;
-use nodewright_core::effect::EffectBackend;
+use nodewright_core::effect::{CommandKind, EffectBackend};
 use nodewright_core::facts::AgentId;
 use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, ProviderKind};
 use nodewright_core::observation::Observation;
@@ -30,7 +30,7 @@ use self::parent::{Family, Parent};
 use self::tempo::{ClockTime, Tempo};
 use crate::faulty::{Control, Faulty};
 use crate::level::{End, Level};
-use crate::oracle::{Broken, check_state};
+use crate::oracle::{Broken, check_state, g25_what_it_depends_on_is_available};
 use crate::shapes::{self, PROVIDERS, shape};
 use crate::sim::SimConfig;
 use crate::subject::{Living, Pump, Subject};
@@ -137,25 +137,42 @@ impl<S: Subject> Run<S> {
             resources: BTreeMap::new(),
             made: 0,
         };
-        run.watch_recorded();
+        run.watch_calls();
         run
     }
 
-    /// G8: whatever a backend sees is pending in the state that was published last. A state is published with
-    /// every pass, and a call begins after it.
-    fn watch_recorded(&mut self) {
+    /// G8 and G25: whatever a backend sees is pending in the state that was published last, and in its turn. A
+    /// state is published with every pass, and a call begins after it.
+    fn watch_calls(&mut self) {
         for control in &self.controls {
             let published = self.cluster.published();
-            control.check_recorded(move |call| {
+            let desired = self.desired();
+            control.check_calls(move |call, kind| {
                 let state = published.borrow();
                 let node = state.nodes.get(&call.identity.node);
                 let pending = node.and_then(|node| node.pending.as_ref());
                 let orphans = state.orphans.values();
                 let orphans = orphans.filter_map(|orphan| orphan.pending.as_ref());
                 let mut all = pending.into_iter().chain(orphans);
-                all.any(|pending| pending.id == call.operation)
+                demand!(
+                    all.any(|pending| pending.id == call.operation),
+                    "G8: the backend sees {} before it was recorded",
+                    call.operation
+                );
+                match kind {
+                    CommandKind::CreateLease => {
+                        g25_what_it_depends_on_is_available(&state, &desired, &call.identity.node)
+                    }
+                    _ => Ok(()),
+                }
             });
         }
+    }
+
+    fn desired(&self) -> Desired {
+        let providers = PROVIDERS.iter().map(|kind| kind.parse().expect("a name"));
+        let desired = Desired::new(self.shape.clone(), &ShapeLimits::default(), &providers.collect());
+        desired.expect("planned shapes are valid")
     }
 
     fn happen(&mut self, inputs: &[Input]) -> Result<(), Broken> {
@@ -231,6 +248,7 @@ impl<S: Subject> Run<S> {
         self.shape.groups = groups;
         let updated = self.runtime.block_on(self.cluster.update(self.shape.clone()));
         updated.expect("planned shapes are valid");
+        self.watch_calls();
     }
 
     /// A first look believes what it sees, so that nothing but a failure is fair while one is due.
@@ -312,7 +330,7 @@ impl<S: Subject> Run<S> {
         for control in &self.controls {
             control.forget_listings();
             // Until the next cluster has begun nobody can say what it recorded.
-            control.check_recorded(|_| true);
+            control.check_calls(|_, _| Ok(()));
         }
         let (subjects, controls) = (&self.subjects, &self.controls);
         let mut offer = offer(&self.config, &self.shape, subjects, controls, self.clock, false);
@@ -327,7 +345,7 @@ impl<S: Subject> Run<S> {
         self.events = offer.subscribe();
         (self.cluster, self.family) = self.runtime.block_on(start(offer, &self.parent));
         self.published = self.cluster.published();
-        self.watch_recorded();
+        self.watch_calls();
         Ok(())
     }
 
@@ -389,9 +407,7 @@ impl<S: Subject> Run<S> {
         if self.tempo.is_real() {
             return Ok(());
         }
-        let providers = PROVIDERS.iter().map(|kind| kind.parse().expect("a name"));
-        let desired = Desired::new(self.shape.clone(), &ShapeLimits::default(), &providers.collect());
-        let desired = desired.expect("planned shapes are valid");
+        let desired = self.desired();
         let _entered = self.runtime.enter();
         // Timers fire with the next millisecond: what became due in the last one may still be ahead.
         let now = self.clock.now() - tempo::TICK;
@@ -415,32 +431,23 @@ impl<S: Subject> Run<S> {
             }
         }
         self.log.push("nothing goes wrong any more".to_owned());
-        let generation = self.shape.generation;
-        let mut converged = false;
-        for _ in 0..ROUNDS {
-            let reached = self.cluster.converged(generation);
-            let limit = self.tempo.tail() / ROUNDS;
-            let reached = self
-                .runtime
-                .block_on(async { tokio::time::timeout(limit, reached).await });
-            converged = matches!(reached, Ok(Ok(())));
-            if converged {
+        self.converge()?;
+        let mut end = self.end();
+        // That a machine has died may be told late where time is real: what follows is no unrest.
+        for calm in 0.. {
+            let before: Vec<usize> = self.controls.iter().map(Control::call_count).collect();
+            self.pass_time(self.tempo.quiet())?;
+            let after: Vec<usize> = self.controls.iter().map(Control::call_count).collect();
+            if before == after {
                 break;
             }
-            self.release_halted();
+            demand!(
+                self.tempo.is_real() && calm < 3,
+                "G3: {before:?} calls were made, and after a quiet time {after:?}"
+            );
+            self.converge()?;
+            end = self.end();
         }
-        let summary = self.runtime.block_on(self.cluster.status());
-        demand!(converged, "G22: not converged in the end: {summary:?}");
-        self.pass_time(1_000)?;
-        self.check()?;
-        let end = self.end();
-        let counts: Vec<usize> = self.controls.iter().map(Control::call_count).collect();
-        self.pass_time(self.tempo.quiet())?;
-        let after: Vec<usize> = self.controls.iter().map(Control::call_count).collect();
-        demand!(
-            counts == after,
-            "G3: {counts:?} calls were made, and after a quiet time {after:?}"
-        );
         self.g23_what_lives_is_what_is_known()?;
         let drained = self.runtime.block_on(async {
             tokio::time::timeout(self.tempo.tail(), self.cluster.shutdown(Shutdown::Drain)).await
@@ -449,6 +456,25 @@ impl<S: Subject> Run<S> {
         let left: Vec<Living> = self.living().into_iter().flatten().collect();
         demand!(left.is_empty(), "G23: after the drain there live {left:?}");
         Ok(end)
+    }
+
+    /// Waits until everything is as it is wanted; whatever is halted is released.
+    fn converge(&mut self) -> Result<(), Broken> {
+        let generation = self.shape.generation;
+        for _ in 0..ROUNDS {
+            let reached = self.cluster.converged(generation);
+            let limit = self.tempo.tail() / ROUNDS;
+            let reached = self
+                .runtime
+                .block_on(async { tokio::time::timeout(limit, reached).await });
+            if matches!(reached, Ok(Ok(()))) {
+                self.pass_time(1_000)?;
+                return self.check();
+            }
+            self.release_halted();
+        }
+        let summary = self.runtime.block_on(self.cluster.status());
+        Err(Broken(format!("G22: not converged in the end: {summary:?}")))
     }
 
     fn release_halted(&self) {

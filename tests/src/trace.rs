@@ -54,6 +54,9 @@ pub struct GroupPlan {
     pub image: u8,
     /// Which of the two providers has them.
     pub provider: u8,
+    /// Which groups it depends on, a bit each: the first is for `a`. Only groups that are planned with it and come
+    /// before it by name are meant, so that every plan is a shape.
+    pub after: u8,
 }
 
 /// Something that happens.

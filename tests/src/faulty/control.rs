@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use nodewright_core::effect::{Call, Cancel, CommandKind};
 use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, OperationId};
 
+use crate::oracle::Broken;
 use crate::trace::{Listing, Reply};
 
 /// The time that a provider lives in.
@@ -64,7 +65,7 @@ struct Books {
     healed: Cancel,
 }
 
-type Recorded = Box<dyn Fn(&Call) -> bool + Send + Sync>;
+type CheckCall = Box<dyn Fn(&Call, CommandKind) -> Result<(), Broken> + Send + Sync>;
 
 /// Scripts the calls of one provider, and keeps what was seen of them. A clone shares it.
 #[derive(Clone)]
@@ -72,7 +73,7 @@ pub struct Control {
     stated: Stated,
     time: Arc<dyn Time>,
     books: Arc<Mutex<Books>>,
-    recorded: Arc<Mutex<Option<Recorded>>>,
+    check: Arc<Mutex<Option<CheckCall>>>,
 }
 
 impl Control {
@@ -82,7 +83,7 @@ impl Control {
             stated,
             time,
             books: Arc::default(),
-            recorded: Arc::default(),
+            check: Arc::default(),
         }
     }
 
@@ -111,9 +112,13 @@ impl Control {
         self.books().listings.clear();
     }
 
-    /// From now on has whoever asks looked up: an operation of which this says no was not recorded (G8).
-    pub fn check_recorded(&self, recorded: impl Fn(&Call) -> bool + Send + Sync + 'static) {
-        *self.recorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(recorded));
+    /// From now on has every call checked as it begins: that it was recorded before (G8), and whatever else
+    /// can be said of it then.
+    pub fn check_calls(
+        &self,
+        check: impl Fn(&Call, CommandKind) -> Result<(), Broken> + Send + Sync + 'static,
+    ) {
+        *self.check.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(check));
     }
 
     /// Says whether calls that begin from now on wait until they are [let through](Self::release).
@@ -203,15 +208,13 @@ impl Control {
 
     /// A call begins; it has ended once what is handed back is dropped.
     pub(super) fn enter(&self, call: &Call, kind: CommandKind) -> (Reply, Entered) {
-        let recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = recorded.as_ref().is_none_or(|recorded| recorded(call));
-        drop(recorded);
+        let check = self.check.lock().unwrap_or_else(PoisonError::into_inner);
+        let checked = check.as_ref().map_or(Ok(()), |check| check(call, kind));
+        drop(check);
         let operation = call.operation;
         let mut books = self.books();
-        if !known {
-            books
-                .broken
-                .push(format!("G8: the backend saw {operation} before it was recorded"));
+        if let Err(Broken(what)) = checked {
+            books.broken.push(what);
         }
         if let Some(other) = books.at_work.insert(operation.attempt, operation) {
             books.broken.push(format!(

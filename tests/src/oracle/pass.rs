@@ -8,6 +8,7 @@ use nodewright_core::node::{Intent, ManagedNode, Stage};
 use nodewright_core::plan::reconcile;
 use nodewright_core::state::ClusterState;
 
+use super::order::g25_order;
 use super::{Broken, check_state, demand};
 use crate::sim::Sim;
 use crate::subject::Subject;
@@ -73,6 +74,7 @@ impl<S: Subject> Sim<S> {
             g8_what_is_sent_is_pending(state, effect)?;
             g14_cleanup_keeps_its_order(state, effect, self.driver.policy().cancel_attempts)?;
         }
+        g25_order(before, state, self.driver.desired(), accepted)?;
         for (id, old) in before.nodes.iter() {
             let new = state.nodes.get(&id);
             g15_no_attempt_goes_with_an_unsettled_create(&id, old, new)?;

@@ -75,15 +75,17 @@ fn setup(theme: Theme) -> impl Strategy<Value = Setup> {
 
 /// Up to three groups.
 fn groups(theme: Theme) -> impl Strategy<Value = Vec<GroupPlan>> {
-    let plan = (0..theme.crowd, 0..2_u8, 0..2_u8, 0..10_u8);
+    let after = prop_oneof![2 => Just(0_u8), 3 => 0..4_u8];
+    let plan = (0..theme.crowd, 0..2_u8, 0..2_u8, after, 0..10_u8);
     vec(plan, 3).prop_map(|plans| {
-        let plans = (0..).zip(plans).filter(|(_, (_, _, _, wanted))| *wanted < 7);
+        let plans = (0..).zip(plans).filter(|(_, (.., wanted))| *wanted < 7);
         plans
-            .map(|(group, (count, image, provider, _))| GroupPlan {
+            .map(|(group, (count, image, provider, after, _))| GroupPlan {
                 group,
                 count,
                 image,
                 provider,
+                after,
             })
             .collect()
     })
