@@ -1,9 +1,4 @@
-//! The conformance kit of nodewright.
-//!
-//! [`Sim`] runs a real driver, a real ledger per provider and a backend under virtual time, without a runtime:
-//! whatever could happen later sits in a list, and a seeded [`Chooser`] picks what happens next. After every
-//! step an oracle compares what there is with what is promised; [`Sim::settle`] stops the faults and demands
-//! that everything comes to rest.
+#![doc = include_str!("../README.md")]
 
 pub mod battery;
 mod by_hand;
@@ -22,6 +17,8 @@ mod subjects;
 pub mod trace;
 
 pub use by_hand::ByHand;
+pub use nodewright_core::id::AttemptIdentity;
+
 pub use chooser::Chooser;
 pub use contract::check_contract;
 pub use faulty::{Control, Faulty, Stated, Time};
