@@ -35,7 +35,10 @@ fn every_test_that_the_page_of_guarantees_names_is_there() {
 fn nothing_that_is_built_is_called_not_yet_built() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(tests.join("GUARANTEES.md")).unwrap();
-    for section in page.split("\n## ").filter(|section| section.contains("Not yet built")) {
+    for section in page
+        .split("\n## ")
+        .filter(|section| section.contains("Not yet built"))
+    {
         let quoted: Vec<&str> = section.split('`').skip(1).step_by(2).collect();
         let [function, file, ..] = quoted[..] else {
             panic!("{section}\nsays not by what one sees that it is built");
