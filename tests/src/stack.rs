@@ -246,9 +246,10 @@ impl<S: Subject> Run<S> {
     fn reshape(&mut self, groups: Vec<NodeGroupSpec>) {
         self.shape.generation = Generation(self.shape.generation.0 + 1);
         self.shape.groups = groups;
+        // Whatever was sent before has begun: what begins now is of the new shape.
+        self.watch_calls();
         let updated = self.runtime.block_on(self.cluster.update(self.shape.clone()));
         updated.expect("planned shapes are valid");
-        self.watch_calls();
     }
 
     /// A first look believes what it sees, so that nothing but a failure is fair while one is due.
