@@ -44,6 +44,14 @@ impl Sizes {
         twice: 50,
     };
 
+    /// For what judges a mutant, in seconds.
+    pub const FAST: Self = Self {
+        inputs: 100,
+        calm: 100,
+        rough: 600,
+        twice: 20,
+    };
+
     /// For what has real processes, and takes real time.
     pub const REAL: Self = Self {
         inputs: 30,

@@ -30,6 +30,12 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+/// Whether a trace that breaks is shrunk and its seed is kept: not if `NODEWRIGHT_SHRINK` is 0, for whoever asks
+/// only whether it breaks.
+fn shrinks() -> bool {
+    number("NODEWRIGHT_SHRINK") != Some(0)
+}
+
 /// The trace that follows from a seed.
 pub fn trace(theme: Theme, inputs: usize, seed: u64) -> Trace {
     let mut runner = runner(seed);
@@ -42,7 +48,7 @@ fn runner(seed: u64) -> TestRunner {
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
         failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
-        max_shrink_iters: 4096,
+        max_shrink_iters: if shrinks() { 4096 } else { 0 },
         ..Config::default()
     };
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
@@ -86,7 +92,11 @@ pub fn play_all<R>(traces: Traces<'_>, play: impl Fn(&Trace) -> Result<R, Broken
             Err(Broken(what)) => Err(TestCaseError::fail(what)),
         });
         if let Err(TestError::Fail(_, simple)) = played {
-            let kept = file.keep(seed);
+            let kept = if shrinks() {
+                file.keep(seed)
+            } else {
+                "not kept".to_owned()
+            };
             let Broken(what) = shorten(simple, &play);
             panic!("seed {seed} of {name} ({kept}):\n{what}\nseed {seed} of {name}");
         }
@@ -99,7 +109,11 @@ fn shorten<R>(mut trace: Trace, play: impl Fn(&Trace) -> Result<R, Broken>) -> B
         Err(broken) => broken,
         Ok(_) => return Broken("it held when it was played again".to_owned()),
     };
-    let mut length = trace.inputs.len().div_ceil(2);
+    let mut length = if shrinks() {
+        trace.inputs.len().div_ceil(2)
+    } else {
+        0
+    };
     while length > 0 {
         let mut from = 0;
         while from < trace.inputs.len() {
