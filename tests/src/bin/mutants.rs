@@ -34,6 +34,9 @@ const RINGS: [(&str, &[&str]); 2] = [
 /// A mutant that runs for longer has hung something, which is caught, too.
 const SECONDS: &str = "900";
 
+/// How many of the tests that failed are named.
+const SHOWN: usize = 3;
+
 enum Verdict {
     Caught { by: &'static str, what: String },
     Survived,
@@ -118,11 +121,17 @@ fn failures(text: &str) -> String {
         let word = line.split(": ").find(|word| is_guarantee(word));
         named.extend(word.map(str::to_owned));
     }
+    let mut said: Vec<String> = named.into_iter().collect();
     let tests = text.lines().filter_map(|line| {
         let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
         Some(format!("`{name}`"))
     });
-    named.into_iter().chain(tests).collect::<Vec<_>>().join(", ")
+    let tests: Vec<String> = tests.collect();
+    said.extend(tests.iter().take(SHOWN).cloned());
+    if tests.len() > SHOWN {
+        said.push(format!("{} tests more", tests.len() - SHOWN));
+    }
+    said.join(", ")
 }
 
 fn is_guarantee(word: &str) -> bool {

@@ -40,6 +40,7 @@ impl Told<'_> {
             return Ok(());
         };
         self.g7_an_observation_changes_its_own_attempt(before, after)?;
+        self.g2_a_join_counts_whatever_came_before_it(before, after)?;
         self.g12_what_is_going_moves_nowhere_else(before, after)?;
         self.g15_a_remembered_create_is_settled_by_what_settles_it(before, after)?;
         self.g27_a_lost_node_fails(before, after)?;
@@ -83,6 +84,28 @@ impl Told<'_> {
             self.observation,
             self.attempt,
             before.attempt
+        );
+        Ok(())
+    }
+
+    fn g2_a_join_counts_whatever_came_before_it(
+        &self,
+        before: &ManagedNode,
+        after: &ManagedNode,
+    ) -> Result<(), Broken> {
+        let joins = match self.observation {
+            Observation::Joined(_) => true,
+            Observation::Stream(seen) => {
+                matches!(seen.event, StreamEvent::Joined(_)) && seen.session.attempt() == before.attempt
+            }
+            _ => false,
+        };
+        let may = before.attempt == self.attempt && before.lease.is_some();
+        demand!(
+            !(joins && may) || after.join.is_some(),
+            "G2: {} said that {} joined, and it is not believed",
+            self.observation,
+            self.node
         );
         Ok(())
     }
