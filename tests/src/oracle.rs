@@ -2,8 +2,8 @@
 //!
 //! Each guarantee is a function that is named by its number. The rooms are sorted by what they look at:
 //! [`state`] at one state, [`told`] at one observation and what it made of its node, [`pass`] at what a drive
-//! did, [`provider`] at what really lives, [`numbers`] at what is counted, [`tail`] at how a trace ends. What
-//! has to be remembered from step to step is the [`History`].
+//! did, [`restored`] at what a process took over, [`provider`] at what really lives, [`numbers`] at what is
+//! counted, [`tail`] at how a trace ends. What has to be remembered from step to step is the [`History`].
 //!
 //! G1, G2, G18 and G31 compare runs with each other; they are in the [battery](crate::battery). G25 and G28
 //! speak of what is not built yet.
@@ -12,6 +12,7 @@ mod history;
 mod numbers;
 mod pass;
 mod provider;
+mod restored;
 mod state;
 mod tail;
 mod told;
@@ -20,6 +21,7 @@ use std::fmt;
 
 pub(crate) use self::history::History;
 pub(crate) use self::pass::{check_preview, check_rest};
+pub(crate) use self::restored::check_restored;
 pub use self::state::check_state;
 pub(crate) use self::told::Told;
 

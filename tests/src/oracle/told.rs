@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nodewright_core::backoff;
 use nodewright_core::bootstrap::StreamEvent;
-use nodewright_core::effect::{CommandKind, EffectError, FailureKind, Outcome};
+use nodewright_core::effect::{CommandKind, Destroyed, EffectError, FailureKind, Outcome};
 use nodewright_core::id::{LogicalNodeId, NodeAttemptId, RunId};
 use nodewright_core::node::{ManagedNode, PendingOperation, Stage};
 use nodewright_core::observation::{Folded, Observation};
@@ -41,6 +41,8 @@ impl Told<'_> {
         };
         self.g7_an_observation_changes_its_own_attempt(before, after)?;
         self.g2_a_join_counts_whatever_came_before_it(before, after)?;
+        self.g13_a_complete_handoff_makes_ready(before, after)?;
+        self.g23_what_an_answer_shows_is_recorded(before, after)?;
         self.g12_what_is_going_moves_nowhere_else(before, after)?;
         self.g15_a_remembered_create_is_settled_by_what_settles_it(before, after)?;
         self.g27_a_lost_node_fails(before, after)?;
@@ -79,8 +81,8 @@ impl Told<'_> {
             self.node
         );
         demand!(
-            before.attempt == self.attempt || before.lease == after.lease,
-            "G7: {} of attempt {} changed the lease of attempt {}",
+            before.attempt == self.attempt || before == after,
+            "G7: {} of attempt {} changed attempt {}",
             self.observation,
             self.attempt,
             before.attempt
@@ -105,6 +107,54 @@ impl Told<'_> {
             !(joins && may) || after.join.is_some(),
             "G2: {} said that {} joined, and it is not believed",
             self.observation,
+            self.node
+        );
+        Ok(())
+    }
+
+    fn g23_what_an_answer_shows_is_recorded(
+        &self,
+        before: &ManagedNode,
+        after: &ManagedNode,
+    ) -> Result<(), Broken> {
+        let Observation::Finished {
+            operation, outcome, ..
+        } = self.observation
+        else {
+            return Ok(());
+        };
+        let pending = before.pending.as_ref().map(|pending| pending.id);
+        let held = after.lease.as_ref().map(|lease| &lease.id);
+        let as_shown = match outcome {
+            _ if self.folded != Folded::Applied || pending != Some(*operation) => true,
+            Outcome::LeaseCreated(shown) | Outcome::LeaseFound(Some(shown)) => {
+                held == Some(&shown.lease.id)
+                    && (shown.endpoint.is_none() || after.endpoint == shown.endpoint)
+            }
+            Outcome::EndpointFound(Some(shown)) => after.endpoint.as_ref() == Some(shown),
+            Outcome::LeaseDestroyed(Destroyed::Gone) => held.is_none() && after.endpoint.is_none(),
+            _ => true,
+        };
+        demand!(
+            as_shown,
+            "G23: {} is not what {} holds: {after:?}",
+            self.observation,
+            self.node
+        );
+        Ok(())
+    }
+
+    fn g13_a_complete_handoff_makes_ready(
+        &self,
+        before: &ManagedNode,
+        after: &ManagedNode,
+    ) -> Result<(), Broken> {
+        let handed_off = *self.observation == Observation::HandedOff && before.attempt == self.attempt;
+        let whole = before.lease.is_some() && before.endpoint.is_some() && before.join.is_some();
+        let lively = before.is_active() && !matches!(before.stage, Stage::Failed | Stage::Destroyed);
+        demand!(
+            !(handed_off && whole && lively) || after.ready,
+            "G13: {} was handed off whole and is not ready",
             self.node
         );
         Ok(())
