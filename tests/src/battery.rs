@@ -36,20 +36,20 @@ impl Sizes {
         twice: 200,
     };
 
-    /// For what plays hundreds.
-    pub const QUICK: Self = Self {
-        inputs: 100,
-        calm: 200,
-        rough: 2000,
-        twice: 50,
-    };
-
     /// For what judges a mutant, in seconds.
     pub const FAST: Self = Self {
         inputs: 100,
         calm: 100,
         rough: 600,
         twice: 20,
+    };
+
+    /// For what plays hundreds.
+    pub const QUICK: Self = Self {
+        inputs: 100,
+        calm: 200,
+        rough: 2000,
+        twice: 50,
     };
 
     /// For what has real processes, and takes real time.

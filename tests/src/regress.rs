@@ -92,11 +92,7 @@ pub fn play_all<R>(traces: Traces<'_>, play: impl Fn(&Trace) -> Result<R, Broken
             Err(Broken(what)) => Err(TestCaseError::fail(what)),
         });
         if let Err(TestError::Fail(_, simple)) = played {
-            let kept = if shrinks() {
-                file.keep(seed)
-            } else {
-                "not kept".to_owned()
-            };
+            let kept = file.keep(seed);
             let Broken(what) = shorten(simple, &play);
             panic!("seed {seed} of {name} ({kept}):\n{what}\nseed {seed} of {name}");
         }
@@ -109,12 +105,8 @@ fn shorten<R>(mut trace: Trace, play: impl Fn(&Trace) -> Result<R, Broken>) -> B
         Err(broken) => broken,
         Ok(_) => return Broken("it held when it was played again".to_owned()),
     };
-    let mut length = if shrinks() {
-        trace.inputs.len().div_ceil(2)
-    } else {
-        0
-    };
-    while length > 0 {
+    let mut length = trace.inputs.len().div_ceil(2);
+    while length > 0 && shrinks() {
         let mut from = 0;
         while from < trace.inputs.len() {
             let mut shorter = trace.clone();
@@ -149,6 +141,9 @@ impl Regressions {
 
     /// Adds a seed, and says what became of that.
     fn keep(&self, seed: u64) -> String {
+        if !shrinks() {
+            return "not kept".to_owned();
+        }
         if self.seeds().contains(&seed) {
             return "a known regression".to_owned();
         }

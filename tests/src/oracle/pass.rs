@@ -9,6 +9,7 @@ use nodewright_core::plan::reconcile;
 use nodewright_core::state::ClusterState;
 use nodewright_core::template::Template;
 
+use super::failures::g16_as_many_failures_as_are_allowed_halt;
 use super::{Broken, check_state, demand};
 use crate::sim::Sim;
 use crate::subject::Subject;
@@ -81,6 +82,7 @@ impl<S: Subject> Sim<S> {
             if let Some(new) = new.filter(|new| new.attempt == old.attempt) {
                 g12_deleting_is_for_ever(&id, old, new)?;
                 g21_nothing_goes_without_a_reason(&id, old, new, &self.driver)?;
+                g16_as_many_failures_as_are_allowed_halt(old, new, &self.config.policy, false)?;
             }
             g17_a_replacement_inherits_the_count(&id, old, new)?;
             g16_what_is_halted_is_not_tried_again(&id, old, new)?;
