@@ -46,6 +46,7 @@ impl Told<'_> {
         self.g27_a_lost_node_fails(before, after)?;
         self.g33_nothing_that_befalls_a_session_ends_what_joined(before, after)?;
         g16_as_many_failures_as_are_allowed_halt(before, after, self.policy, self.is_fatal())?;
+        self.g16_a_refusal_is_waited_for(before, after)?;
         self.g16_and_g17(before, after)
     }
 

@@ -189,8 +189,14 @@ impl<S: Subject> Sim<S> {
                 return Ok(());
             }
             _ => {
-                let never = NodeAttemptId::new(attempt.number() + 1_000_000);
-                let _ = self.observe(node, never, &joined("nobody"))?;
+                let never = attempt.number() + 1_000_000;
+                let earlier = attempt.number() - 1;
+                for other in [never, earlier].into_iter().filter(|number| *number > 0) {
+                    let other = NodeAttemptId::new(other);
+                    let _ = self.observe(node, other, &joined("nobody"))?;
+                    let reason = "a rumour".into();
+                    let _ = self.observe(node, other, &Observation::NodeLost { reason })?;
+                }
                 return Ok(());
             }
         };
