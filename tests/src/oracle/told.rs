@@ -245,6 +245,13 @@ impl Told<'_> {
             }
             _ => false,
         };
+        let answered = matches!(self.observation, Observation::Finished { .. });
+        demand!(
+            !(answered && session && before.ready) || after.active_bootstrap <= before.active_bootstrap,
+            "G33: {} gave {}, which is ready, a session",
+            self.observation,
+            self.node
+        );
         let joined = before.join.is_some() && before.stage != Stage::Failed;
         demand!(
             !(session && joined) || after.stage != Stage::Failed,
