@@ -1,19 +1,19 @@
 //! What must hold, compared with what there is.
 //!
 //! Each guarantee is a function that is named by its number. The rooms are sorted by what they look at:
-//! [`state`] at one state, [`told`] at one observation and what it made of its node, [`failures`] at one that failed, [`pass`] at what a drive
+//! [`state`] at one state, [`told`] at one observation and what it made of its node, [`shown`] at what it says of the world, [`pass`] at what a drive
 //! did, [`restored`] at what a process took over, [`provider`] at what really lives, [`numbers`] at what is
 //! counted, [`tail`] at how a trace ends. What has to be remembered from step to step is the [`History`].
 //!
 //! G1, G2, G18 and G31 compare runs with each other; they are in the [battery](crate::battery). G25 and G28
 //! speak of what is not built yet.
 
-mod failures;
 mod history;
 mod numbers;
 mod pass;
 mod provider;
 mod restored;
+mod shown;
 mod state;
 mod tail;
 mod told;

@@ -9,7 +9,7 @@ use nodewright_core::plan::reconcile;
 use nodewright_core::state::ClusterState;
 use nodewright_core::template::Template;
 
-use super::failures::g16_as_many_failures_as_are_allowed_halt;
+use super::shown::g16_as_many_failures_as_are_allowed_halt;
 use super::{Broken, check_state, demand};
 use crate::sim::Sim;
 use crate::subject::Subject;

@@ -1,14 +1,17 @@
 //! What must hold of one observation, and of what it made of its node.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
+use nodewright_core::backoff;
 use nodewright_core::bootstrap::StreamEvent;
-use nodewright_core::effect::{CommandKind, Destroyed, Outcome};
+use nodewright_core::effect::{CommandKind, EffectError, FailureKind, Outcome};
 use nodewright_core::id::{BootstrapSessionId, LogicalNodeId, NodeAttemptId, RunId};
-use nodewright_core::node::{ManagedNode, Stage};
+use nodewright_core::node::{ManagedNode, PendingOperation, Stage};
 use nodewright_core::observation::{Folded, Observation};
 use nodewright_core::policy::Policy;
 
-use super::failures::{g16_as_many_failures_as_are_allowed_halt, lively};
+use super::shown::{g16_as_many_failures_as_are_allowed_halt, lively};
 use super::{Broken, demand};
 
 /// An observation that the driver was told, and its node before and after.
@@ -86,87 +89,6 @@ impl Told<'_> {
             self.observation,
             self.attempt,
             before.attempt
-        );
-        Ok(())
-    }
-
-    fn g2_a_join_counts_whatever_came_before_it(
-        &self,
-        before: &ManagedNode,
-        after: &ManagedNode,
-    ) -> Result<(), Broken> {
-        let joins = match self.observation {
-            Observation::Joined(_) => true,
-            Observation::Stream(seen) => {
-                matches!(seen.event, StreamEvent::Joined(_)) && seen.session.attempt() == before.attempt
-            }
-            _ => false,
-        };
-        let may = before.attempt == self.attempt && before.lease.is_some();
-        demand!(
-            !(joins && may) || after.join.is_some(),
-            "G2: {} said that {} joined, and it is not believed",
-            self.observation,
-            self.node
-        );
-        // The answer to a start that is under way names the session: it is awaited.
-        let starting = before.pending.as_ref().is_some_and(|pending| {
-            pending.kind == CommandKind::StartBootstrap
-                && before.ended_bootstrap != Some(BootstrapSessionId(pending.id))
-        });
-        let rises = lively(before) && !before.ready && before.join.is_none();
-        demand!(
-            !(joins && may && rises && starting) || after.stage == Stage::Joined,
-            "G2: {} joined while its start was under way, and is {}",
-            self.node,
-            after.stage
-        );
-        Ok(())
-    }
-
-    fn g23_what_an_answer_shows_is_recorded(
-        &self,
-        before: &ManagedNode,
-        after: &ManagedNode,
-    ) -> Result<(), Broken> {
-        let Observation::Finished {
-            operation, outcome, ..
-        } = self.observation
-        else {
-            return Ok(());
-        };
-        let pending = before.pending.as_ref().map(|pending| pending.id);
-        let held = after.lease.as_ref().map(|lease| &lease.id);
-        let as_shown = match outcome {
-            _ if self.folded != Folded::Applied || pending != Some(*operation) => true,
-            Outcome::LeaseCreated(shown) | Outcome::LeaseFound(Some(shown)) => {
-                held == Some(&shown.lease.id)
-                    && (shown.endpoint.is_none() || after.endpoint == shown.endpoint)
-            }
-            Outcome::EndpointFound(Some(shown)) => after.endpoint.as_ref() == Some(shown),
-            Outcome::LeaseDestroyed(Destroyed::Gone) => held.is_none() && after.endpoint.is_none(),
-            _ => true,
-        };
-        demand!(
-            as_shown,
-            "G23: {} is not what {} holds: {after:?}",
-            self.observation,
-            self.node
-        );
-        Ok(())
-    }
-
-    fn g13_a_complete_handoff_makes_ready(
-        &self,
-        before: &ManagedNode,
-        after: &ManagedNode,
-    ) -> Result<(), Broken> {
-        let handed_off = *self.observation == Observation::HandedOff && before.attempt == self.attempt;
-        let whole = before.lease.is_some() && before.endpoint.is_some() && before.join.is_some();
-        demand!(
-            !(handed_off && whole && lively(before)) || after.ready,
-            "G13: {} was handed off whole and is not ready",
-            self.node
         );
         Ok(())
     }
@@ -258,6 +180,179 @@ impl Told<'_> {
             "G33: {} ended {}, which had joined",
             self.observation,
             self.node
+        );
+        Ok(())
+    }
+
+    /// The operation that failed, and how.
+    fn failure<'a>(&'a self, before: &'a ManagedNode) -> Option<(&'a PendingOperation, &'a EffectError)> {
+        let Observation::Finished {
+            operation,
+            outcome: Outcome::Failed(error),
+            ..
+        } = self.observation
+        else {
+            return None;
+        };
+        let pending = before.pending.as_ref()?;
+        (pending.id == *operation).then_some((pending, error))
+    }
+
+    /// Chapter 3's table, row by row, and the exact delay where one is counted.
+    fn g16_and_g17(&self, before: &ManagedNode, after: &ManagedNode) -> Result<(), Broken> {
+        let Some((pending, error)) = self.failure(before) else {
+            return Ok(());
+        };
+        let kind = pending.kind;
+        let lively = lively(before);
+        let unready = lively && !before.ready;
+        let said = format!("{kind} of {} said {:?}", self.node, error.kind);
+        demand!(after.pending.is_none(), "G16: {said} and is still pending");
+        let ended = lively && after.stage == Stage::Failed;
+        match (kind, error.kind) {
+            (_, FailureKind::Throttled { retry_after }) => {
+                demand!(!ended, "G16: {said} and ended the attempt");
+                demand!(
+                    after.ready || before.retry.failures == after.retry.failures,
+                    "G16: {said} and was counted"
+                );
+                self.waits_for(after, pending, self.throttled_for(retry_after), &said)?;
+            }
+            (CommandKind::CreateLease, FailureKind::Definite) if unready && !pending.before_delete => {
+                demand!(!ended, "G16: {said} and ended the attempt");
+                self.counts_and_backs_off(before, after, kind, &said)?;
+            }
+            (CommandKind::CreateLease, FailureKind::Ambiguous) => {
+                demand!(!ended, "G16: {said} and ended the attempt");
+                demand!(
+                    after
+                        .retry
+                        .create
+                        .as_ref()
+                        .is_some_and(|call| call.operation == pending.id),
+                    "G15: {said} and was not remembered"
+                );
+            }
+            (CommandKind::CreateLease, FailureKind::Fatal) if unready && !pending.before_delete => {
+                demand!(after.retry.halted.is_some(), "G16: {said} and did not halt");
+            }
+            (CommandKind::StartBootstrap, FailureKind::Definite | FailureKind::Fatal)
+                if unready && before.join.is_none() =>
+            {
+                demand!(ended, "G16: {said} and the attempt goes on");
+                let fatal = error.kind == FailureKind::Fatal;
+                demand!(
+                    !fatal || after.retry.halted.is_some(),
+                    "G16: {said} and did not halt"
+                );
+                self.restarts_with_backoff(before, after, &said)?;
+            }
+            (CommandKind::StartBootstrap, FailureKind::Ambiguous) if unready && before.join.is_none() => {
+                demand!(!ended, "G16: {said} and ended the attempt");
+                // A session that was seen was started, whatever its caller heard.
+                let session = BootstrapSessionId(pending.id);
+                if before.active_bootstrap.is_some() || before.ended_bootstrap == Some(session) {
+                    demand!(
+                        before.retry.failures == after.retry.failures,
+                        "G16: {said}, its session was seen, and it was counted"
+                    );
+                } else {
+                    self.counts_and_backs_off(before, after, kind, &said)?;
+                }
+            }
+            (CommandKind::CancelBootstrap, _) => {
+                demand!(
+                    after.retry.failed_cancels == before.retry.failed_cancels + 1,
+                    "G16: {said} and was not counted"
+                );
+            }
+            (
+                CommandKind::FindLease
+                | CommandKind::LookupEndpoint
+                | CommandKind::ObserveConvergence
+                | CommandKind::DestroyLease,
+                _,
+            ) => {
+                demand!(!ended, "G16: {said} and ended the attempt");
+                demand!(before.lease == after.lease, "G16: {said} and took the lease away");
+                let late = before.ready && kind == CommandKind::ObserveConvergence;
+                if !pending.before_delete && !late {
+                    self.counts_and_backs_off(before, after, kind, &said)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn throttled_for(&self, retry_after: Option<Duration>) -> Duration {
+        let asked = retry_after.unwrap_or_default().max(self.policy.initial_delay);
+        asked.min(self.policy.max_throttle)
+    }
+
+    pub(super) fn waits_for(
+        &self,
+        after: &ManagedNode,
+        pending: &PendingOperation,
+        delay: Duration,
+        said: &str,
+    ) -> Result<(), Broken> {
+        let settled = after.ready || pending.before_delete || after.stage == Stage::Joined;
+        let at = self.now.checked_add(delay).ok();
+        demand!(
+            settled || after.retry.next_effect_at == at,
+            "G16: {said} and waits until {:?}, not {at:?}",
+            after.retry.next_effect_at
+        );
+        Ok(())
+    }
+
+    fn counts_and_backs_off(
+        &self,
+        before: &ManagedNode,
+        after: &ManagedNode,
+        kind: CommandKind,
+        said: &str,
+    ) -> Result<(), Broken> {
+        let count = |node: &ManagedNode| node.retry.failures.get(&kind).copied().unwrap_or_default();
+        demand!(
+            count(after) == count(before) + 1,
+            "G16: {said} and {} failures became {}",
+            count(before),
+            count(after)
+        );
+        let delay = backoff(self.policy, self.run, after.attempt, count(after));
+        demand!(
+            delay >= self.policy.initial_delay && delay <= self.policy.max_delay,
+            "G17: {said}, and {delay:?} is no delay of the policy"
+        );
+        let at = self.now.checked_add(delay).ok();
+        demand!(
+            after.retry.next_effect_at == at,
+            "G17: {said} and waits until {:?}, not {at:?}",
+            after.retry.next_effect_at
+        );
+        Ok(())
+    }
+
+    fn restarts_with_backoff(
+        &self,
+        before: &ManagedNode,
+        after: &ManagedNode,
+        said: &str,
+    ) -> Result<(), Broken> {
+        let failed = after.retry.failed_attempts;
+        demand!(
+            failed == before.retry.failed_attempts + 1,
+            "G17: {said} and {} failed attempts became {failed}",
+            before.retry.failed_attempts
+        );
+        let delay = backoff(self.policy, self.run, after.attempt, failed);
+        let at = self.now.checked_add(delay).ok();
+        demand!(
+            after.retry.restart_at == at,
+            "G17: {said} and is replaced at {:?}, not {at:?}",
+            after.retry.restart_at
         );
         Ok(())
     }
