@@ -36,6 +36,14 @@ impl Sizes {
         twice: 200,
     };
 
+    /// For what judges a mutant, in seconds.
+    pub const FAST: Self = Self {
+        inputs: 100,
+        calm: 100,
+        rough: 600,
+        twice: 20,
+    };
+
     /// For what plays hundreds.
     pub const QUICK: Self = Self {
         inputs: 100,

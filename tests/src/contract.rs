@@ -394,7 +394,7 @@ fn an_abandoned_create_is_found<S: Subject>(bench: &Bench<S>) -> Result<(), Brok
     bench.until_visible();
     let (found, living) = (bench.find(1)?, bench.living_of(1));
     demand!(
-        found.is_some() == !living.is_empty(),
+        found.is_some() != living.is_empty(),
         "there lives {living:?}, and {found:?} is found"
     );
     if let Some(found) = found {

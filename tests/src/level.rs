@@ -60,7 +60,7 @@ impl<S: Subject> Sim<S> {
         let slots: BTreeMap<_, _> = slots.collect();
         // What takes real time comes in an order of its own.
         let exact = match self.pump {
-            Pump::Inline => format!("{:?}\n{state:?}", self.calls()),
+            Pump::Inline => format!("{:?}\n{state:?}\n{}", self.calls(), self.passed_through),
             Pump::Tokio(_) => format!("{slots:?}"),
         };
         End {

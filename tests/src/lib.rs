@@ -7,6 +7,7 @@ mod conformance;
 mod contract;
 mod faulty;
 mod level;
+pub mod mutants;
 mod oracle;
 mod regress;
 mod shapes;

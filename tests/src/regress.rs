@@ -30,6 +30,12 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+/// Whether a trace that breaks is shrunk and its seed is kept: not if `NODEWRIGHT_SHRINK` is 0, for whoever asks
+/// only whether it breaks.
+fn shrinks() -> bool {
+    number("NODEWRIGHT_SHRINK") != Some(0)
+}
+
 /// The trace that follows from a seed.
 pub fn trace(theme: Theme, inputs: usize, seed: u64) -> Trace {
     let mut runner = runner(seed);
@@ -42,7 +48,7 @@ fn runner(seed: u64) -> TestRunner {
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
         failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
-        max_shrink_iters: 4096,
+        max_shrink_iters: if shrinks() { 4096 } else { 0 },
         ..Config::default()
     };
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
@@ -99,7 +105,7 @@ pub fn play_all<R>(traces: Traces<'_>, play: impl Fn(&Trace) -> Result<R, Broken
 fn shorten<R>(mut trace: Trace, play: impl Fn(&Trace) -> Result<R, Broken>) -> Option<Broken> {
     let mut broken = play(&trace).err()?;
     let mut length = trace.inputs.len().div_ceil(2);
-    while length > 0 {
+    while length > 0 && shrinks() {
         let mut from = 0;
         while from < trace.inputs.len() {
             let mut shorter = trace.clone();
@@ -134,6 +140,9 @@ impl Regressions {
 
     /// Adds a seed, and says what became of that.
     fn keep(&self, seed: u64) -> String {
+        if !shrinks() {
+            return "not kept".to_owned();
+        }
         if self.seeds().contains(&seed) {
             return "a known regression".to_owned();
         }

@@ -7,6 +7,7 @@ mod settle;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -173,6 +174,8 @@ pub struct Sim<S: Subject> {
     /// Whether what lives at the providers may have changed since it was counted last.
     pub(crate) stirred: bool,
     pub(crate) history: History,
+    /// Stands for all states and events so far.
+    pub(crate) passed_through: u64,
     pub(crate) notes: Vec<String>,
 }
 
@@ -239,6 +242,7 @@ impl<S: Subject> Sim<S> {
             gathering: 0,
             stirred: true,
             history: History::default(),
+            passed_through: 0,
             notes: Vec::new(),
         };
         sim.watch();
@@ -445,6 +449,9 @@ impl<S: Subject> Sim<S> {
         let report = self.driver.drive(self.now, &mut executor);
         let accepted = executor.accepted;
         let passes = report.passes;
+        let mut hasher = DefaultHasher::new();
+        (self.passed_through, self.driver.state(), &report.events).hash(&mut hasher);
+        self.passed_through = hasher.finish();
         for event in report.events {
             self.note(|| format!("  {}", event.kind));
         }

@@ -102,7 +102,7 @@ pub enum Input {
     Retry(u16),
     /// Somebody asks for a replacement of a node.
     Replace(u16),
-    /// Something is observed of an attempt that never was.
+    /// Something is observed of an attempt that never was, and of one before a slot's own.
     Forge(u16),
     /// A part of us dies and is restarted.
     Crash(Part),

@@ -7,8 +7,10 @@ use nodewright_core::id::LogicalNodeId;
 use nodewright_core::node::{Intent, ManagedNode, Stage};
 use nodewright_core::plan::reconcile;
 use nodewright_core::state::ClusterState;
+use nodewright_core::template::Template;
 
 use super::order::g25_order;
+use super::shown::g16_as_many_failures_as_are_allowed_halt;
 use super::{Broken, check_state, demand};
 use crate::sim::Sim;
 use crate::subject::Subject;
@@ -82,12 +84,15 @@ impl<S: Subject> Sim<S> {
             if let Some(new) = new.filter(|new| new.attempt == old.attempt) {
                 g12_deleting_is_for_ever(&id, old, new)?;
                 g21_nothing_goes_without_a_reason(&id, old, new, &self.driver)?;
+                g16_as_many_failures_as_are_allowed_halt(old, new, &self.config.policy, false)?;
             }
             g17_a_replacement_inherits_the_count(&id, old, new)?;
+            g16_what_is_halted_is_not_tried_again(&id, old, new)?;
         }
         for (id, node) in state.nodes.iter() {
             g26_nothing_is_overdue(&id, node, self.now)?;
             g24_nothing_is_pending_beyond_its_deadline(&id, node, self.now)?;
+            g16_another_spec_lifts_a_halt(&id, node, &self.driver)?;
         }
         self.history.attempts_begun(before, state);
         self.history
@@ -271,6 +276,42 @@ fn g17_a_replacement_inherits_the_count(
         new.retry.failed_attempts == count,
         "G17: {id} inherits {} failed attempts, and {count} it were",
         new.retry.failed_attempts
+    );
+    Ok(())
+}
+
+/// A slot that is halted is not filled anew with what it was halted for.
+fn g16_what_is_halted_is_not_tried_again(
+    id: &LogicalNodeId,
+    old: &ManagedNode,
+    new: Option<&ManagedNode>,
+) -> Result<(), Broken> {
+    let made_from = |node: &ManagedNode| node.spec.as_ref().map(|spec| spec.digest());
+    let anew = new.filter(|new| new.attempt != old.attempt).map(made_from);
+    let halt = old.retry.halted.as_ref().map(|halt| halt.spec);
+    demand!(
+        halt.is_none() || anew != halt,
+        "G16: {id} was halted and is tried again as it was: {:?}",
+        old.retry.halted
+    );
+    Ok(())
+}
+
+/// A slot that is halted and empty is filled as soon as something else is wanted there.
+fn g16_another_spec_lifts_a_halt(
+    id: &LogicalNodeId,
+    node: &ManagedNode,
+    driver: &ClusterDriver,
+) -> Result<(), Broken> {
+    let state = driver.state();
+    let may = state.looks_done() && state.next_attempt_id.is_some();
+    let wanted = driver.desired().template_of(id).map(Template::digest);
+    let halt = node.retry.halted.as_ref().map(|halt| halt.spec);
+    let empty = node.stage == Stage::Destroyed;
+    demand!(
+        !(empty && may && wanted.is_some()) || halt.is_none_or(|halt| halt == wanted),
+        "G16: {id} is halted for what is not wanted any more: {:?}",
+        node.retry.halted
     );
     Ok(())
 }

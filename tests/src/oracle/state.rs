@@ -8,7 +8,7 @@ use nodewright_core::state::ClusterState;
 
 use super::{Broken, demand};
 
-/// G4, G5, G7, G9, G11, G12 and G13, of every node and orphan.
+/// G4, G5, G7, G9, G11, G12, G13 and G17, of every node and orphan.
 ///
 /// # Errors
 ///
@@ -24,6 +24,7 @@ pub fn check_state(state: &ClusterState) -> Result<(), Broken> {
         g11_what_is_destroyed_holds_nothing(&id, node)?;
         g12_what_is_deleting_is_not_ready(&id, node)?;
         g13_ready_means_it(&id, node)?;
+        g17_ready_resets_the_count(&id, node)?;
     }
     // Core checks itself, too: it must not see less.
     state.check().map_err(|broken| Broken(broken.join("; ")))
@@ -188,6 +189,15 @@ fn g13_ready_means_it(id: &LogicalNodeId, node: &ManagedNode) -> Result<(), Brok
     demand!(
         node.ready || !steady || !node.is_active(),
         "G13: {id} is handed off and not ready"
+    );
+    Ok(())
+}
+
+fn g17_ready_resets_the_count(id: &LogicalNodeId, node: &ManagedNode) -> Result<(), Broken> {
+    demand!(
+        !node.ready || node.retry.failed_attempts == 0,
+        "G17: {id} is ready and still counts {} failed attempts",
+        node.retry.failed_attempts
     );
     Ok(())
 }

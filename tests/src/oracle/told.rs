@@ -6,11 +6,12 @@ use jiff::Timestamp;
 use nodewright_core::backoff;
 use nodewright_core::bootstrap::StreamEvent;
 use nodewright_core::effect::{CommandKind, EffectError, FailureKind, Outcome};
-use nodewright_core::id::{LogicalNodeId, NodeAttemptId, RunId};
+use nodewright_core::id::{BootstrapSessionId, LogicalNodeId, NodeAttemptId, RunId};
 use nodewright_core::node::{ManagedNode, PendingOperation, Stage};
 use nodewright_core::observation::{Folded, Observation};
 use nodewright_core::policy::Policy;
 
+use super::shown::{g16_as_many_failures_as_are_allowed_halt, lively};
 use super::{Broken, demand};
 
 /// An observation that the driver was told, and its node before and after.
@@ -40,10 +41,15 @@ impl Told<'_> {
             return Ok(());
         };
         self.g7_an_observation_changes_its_own_attempt(before, after)?;
+        self.g2_a_join_counts_whatever_came_before_it(before, after)?;
+        self.g13_a_complete_handoff_makes_ready(before, after)?;
+        self.g23_what_an_answer_shows_is_recorded(before, after)?;
         self.g12_what_is_going_moves_nowhere_else(before, after)?;
         self.g15_a_remembered_create_is_settled_by_what_settles_it(before, after)?;
         self.g27_a_lost_node_fails(before, after)?;
         self.g33_nothing_that_befalls_a_session_ends_what_joined(before, after)?;
+        g16_as_many_failures_as_are_allowed_halt(before, after, self.policy, self.is_fatal())?;
+        self.g16_a_refusal_is_waited_for(before, after)?;
         self.g16_and_g17(before, after)
     }
 
@@ -78,8 +84,8 @@ impl Told<'_> {
             self.node
         );
         demand!(
-            before.attempt == self.attempt || before.lease == after.lease,
-            "G7: {} of attempt {} changed the lease of attempt {}",
+            before.attempt == self.attempt || before == after,
+            "G7: {} of attempt {} changed attempt {}",
             self.observation,
             self.attempt,
             before.attempt
@@ -92,7 +98,7 @@ impl Told<'_> {
         before: &ManagedNode,
         after: &ManagedNode,
     ) -> Result<(), Broken> {
-        let going = !before.is_active() || matches!(before.stage, Stage::Failed | Stage::Destroyed);
+        let going = !lively(before);
         demand!(
             !going || (before.stage == after.stage && !after.ready),
             "G12: {} moved {}, which is going, from {} to {}",
@@ -134,9 +140,8 @@ impl Told<'_> {
 
     fn g27_a_lost_node_fails(&self, before: &ManagedNode, after: &ManagedNode) -> Result<(), Broken> {
         let lost = matches!(self.observation, Observation::NodeLost { .. });
-        let lively = before.is_active() && !matches!(before.stage, Stage::Failed | Stage::Destroyed);
         demand!(
-            !(lost && lively && before.attempt == self.attempt) || after.stage == Stage::Failed,
+            !(lost && lively(before) && before.attempt == self.attempt) || after.stage == Stage::Failed,
             "G27: {} was lost and is {}",
             self.node,
             after.stage
@@ -162,6 +167,13 @@ impl Told<'_> {
             }
             _ => false,
         };
+        let answered = matches!(self.observation, Observation::Finished { .. });
+        demand!(
+            !(answered && session && before.ready) || after.active_bootstrap <= before.active_bootstrap,
+            "G33: {} gave {}, which is ready, a session",
+            self.observation,
+            self.node
+        );
         let joined = before.join.is_some() && before.stage != Stage::Failed;
         demand!(
             !(session && joined) || after.stage != Stage::Failed,
@@ -192,7 +204,7 @@ impl Told<'_> {
             return Ok(());
         };
         let kind = pending.kind;
-        let lively = before.is_active() && !matches!(before.stage, Stage::Failed | Stage::Destroyed);
+        let lively = lively(before);
         let unready = lively && !before.ready;
         let said = format!("{kind} of {} said {:?}", self.node, error.kind);
         demand!(after.pending.is_none(), "G16: {said} and is still pending");
@@ -235,6 +247,19 @@ impl Told<'_> {
                 );
                 self.restarts_with_backoff(before, after, &said)?;
             }
+            (CommandKind::StartBootstrap, FailureKind::Ambiguous) if unready && before.join.is_none() => {
+                demand!(!ended, "G16: {said} and ended the attempt");
+                // A session that was seen was started, whatever its caller heard.
+                let session = BootstrapSessionId(pending.id);
+                if before.active_bootstrap.is_some() || before.ended_bootstrap == Some(session) {
+                    demand!(
+                        before.retry.failures == after.retry.failures,
+                        "G16: {said}, its session was seen, and it was counted"
+                    );
+                } else {
+                    self.counts_and_backs_off(before, after, kind, &said)?;
+                }
+            }
             (CommandKind::CancelBootstrap, _) => {
                 demand!(
                     after.retry.failed_cancels == before.retry.failed_cancels + 1,
@@ -265,7 +290,7 @@ impl Told<'_> {
         asked.min(self.policy.max_throttle)
     }
 
-    fn waits_for(
+    pub(super) fn waits_for(
         &self,
         after: &ManagedNode,
         pending: &PendingOperation,

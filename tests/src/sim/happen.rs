@@ -5,7 +5,7 @@ use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, Provide
 use nodewright_core::observation::Observation;
 
 use super::{News, Sim, SimConfig};
-use crate::oracle::Broken;
+use crate::oracle::{Broken, check_restored};
 use crate::shapes::{self, PROVIDERS, shape};
 use crate::subject::Subject;
 use crate::trace::{Input, Listing, Memory, Part, Trace};
@@ -108,11 +108,15 @@ impl<S: Subject> Sim<S> {
             // Deadlines live in the driver; who reminds of them is no part of this level.
             Input::Crash(Part::Timer) => {}
             Input::Restart(memory) => {
+                let before = self.driver.state().clone();
                 let restarted = match memory {
                     Memory::None => self.restart_anew(),
                     Memory::State => self.restart_restored(),
                 };
                 restarted.map_err(|error| Broken(error.to_string()))?;
+                if *memory == Memory::State {
+                    check_restored(&before, self.driver.state())?;
+                }
             }
             Input::Gather(inputs) => self.gathering = *inputs,
             Input::Trigger => self.driver.trigger(),
@@ -185,8 +189,14 @@ impl<S: Subject> Sim<S> {
                 return Ok(());
             }
             _ => {
-                let never = NodeAttemptId::new(attempt.number() + 1_000_000);
-                let _ = self.observe(node, never, &joined("nobody"))?;
+                let never = attempt.number() + 1_000_000;
+                let earlier = attempt.number() - 1;
+                for other in [never, earlier].into_iter().filter(|number| *number > 0) {
+                    let other = NodeAttemptId::new(other);
+                    let _ = self.observe(node, other, &joined("nobody"))?;
+                    let reason = "a rumour".into();
+                    let _ = self.observe(node, other, &Observation::NodeLost { reason })?;
+                }
                 return Ok(());
             }
         };
