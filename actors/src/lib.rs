@@ -39,7 +39,8 @@ pub use config::Config;
 pub use events::{Events, Heard};
 pub use nodewright_core::{
     NodeError, NodeFault, bootstrap, decide, desired, driver, effect, event, facts, gate, graph, id,
-    inventory, ledger, node, observation, orphan, pace, plan, policy, shape, state, status, template,
+    inventory, ledger, node, observation, orphan, pace, plan, policy, shape, state, status, template, timing,
+    workflow,
 };
 pub use supervisor::{Shutdown, UpdateError};
 pub use view::View;
