@@ -113,10 +113,10 @@ pub struct Workflow<S> {
     report: Report,
     /// The task that failed for good.
     failed: Option<usize>,
-    listener: Option<Listener>,
+    listeners: Vec<Listener>,
 }
 
-type Listener = Arc<dyn Fn(&Change, &Report) + Send + Sync>;
+type Listener = Box<dyn Fn(&Change, &Report) + Send + Sync>;
 
 /// Which of a task's functions is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl<S: Send + Sync + 'static> Workflow<S> {
             way: Way::Up,
             max_parallel: NonZeroUsize::MIN,
             failed: None,
-            listener: None,
+            listeners: Vec::new(),
         }
     }
 
@@ -165,10 +165,10 @@ impl<S: Send + Sync + 'static> Workflow<S> {
         self.max_parallel(usize::MAX)
     }
 
-    /// Has everything that happens in a run told to this function, with the report as it is after it. It is
-    /// called in the run and holds it up meanwhile; if it panics, so does the run.
+    /// Has everything that happens in a run told to this function, too, with the report as it is after it. It
+    /// is called in the run and holds it up meanwhile; if it panics, so does the run.
     pub fn on_change(mut self, listener: impl Fn(&Change, &Report) + Send + Sync + 'static) -> Self {
-        self.listener = Some(Arc::new(listener));
+        self.listeners.push(Box::new(listener));
         self
     }
 
@@ -206,8 +206,9 @@ impl<S: Send + Sync + 'static> Workflow<S> {
 
     fn tell(&mut self, change: Changed) {
         self.report.take(&change);
-        if let Some(listener) = &self.listener {
-            listener(&Change(change), &self.report);
+        let change = Change(change);
+        for listener in &self.listeners {
+            listener(&change, &self.report);
         }
     }
 }
