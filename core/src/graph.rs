@@ -307,6 +307,13 @@ mod tests {
     }
 
     #[test]
+    fn a_dependency_that_is_named_twice_counts_once() {
+        let graph = Graph::new([("a", vec!["b", "c", "b"]), ("b", vec![]), ("c", vec![])]).unwrap();
+        assert_eq!(graph.requires(0), [1, 2]);
+        assert_eq!(graph.required_by(1), [0]);
+    }
+
+    #[test]
     fn dependencies_are_known_in_both_directions_directly_or_not() {
         let graph = Graph::new(classic()).unwrap();
         let node = |name| graph.find(name).unwrap();

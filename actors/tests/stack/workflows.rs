@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nodewright::workflow::{Backoff, Done, Report, TaskContext, TaskError, TaskOutcome, Verdict, Workflow};
 use nodewright::{Lost, WorkflowRun};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::support::Parent;
 
@@ -192,14 +192,21 @@ async fn a_run_that_dies_without_a_report_is_heard_by_the_supervisor() {
 async fn a_supervisor_that_stops_takes_its_workflow_along() {
     let token = Arc::new(());
     let (parent, _heard) = Parent::spawn().await;
+    let (hands_out, mut handed) = mpsc::unbounded_channel();
     let mut tasks = Workflow::builder(token.clone());
-    tasks.task("hangs", |_| pending());
+    tasks.task("hangs", move |context| {
+        // What a task leaves running elsewhere hears of the end, too.
+        hands_out.send(context.cancel().clone()).unwrap();
+        pending()
+    });
     let run = WorkflowRun::spawn_linked(tasks.build().unwrap(), Backoff::default(), parent.clone())
         .await
         .unwrap();
-    seen(&run, |report| report.called()).await;
+    let cancel = handed.recv().await.unwrap();
+    assert!(!cancel.is_cancelled());
     parent.stop(None);
     assert_eq!(run.ended().await.unwrap_err(), Lost);
+    cancel.cancelled().await;
     assert_eq!(Arc::strong_count(&token), 1, "nobody holds the tasks any more");
 }
 

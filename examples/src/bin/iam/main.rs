@@ -81,8 +81,9 @@ async fn until_done(workflow: &mut Workflow<Client>) -> bool {
         max_delay: Duration::from_millis(20),
         attempts: NonZeroU32::new(100).expect("it is not zero"),
     };
-    let run = workflow.run_until_done(&Clock::system(), &Cancel::new(), &backoff);
-    run.await.verdict() == Verdict::Done
+    let (clock, cancel) = (Clock::system(), Cancel::new());
+    let report = workflow.run_until_done(&clock, &cancel, &backoff).await;
+    report.verdict() == Verdict::Done
 }
 
 /// Writes a line to standard output. Whoever reads it may have gone.
