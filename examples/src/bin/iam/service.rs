@@ -63,7 +63,7 @@ impl Service {
 
     fn answer(&self, method: &Method, path: &str) -> StatusCode {
         let mut inside = self.inside();
-        if inside.down == 0 && inside.moods.random_ratio(1, 10) {
+        if inside.down == 0 && inside.moods.random_ratio(1, 15) {
             inside.down = inside.moods.random_range(1..=3);
         }
         if inside.down > 0 {
@@ -71,7 +71,7 @@ impl Service {
             say(&format!("service: down for {method} {path}"));
             return StatusCode::SERVICE_UNAVAILABLE;
         }
-        if inside.moods.random_ratio(1, 10) {
+        if inside.moods.random_ratio(1, 15) {
             say(&format!("service: failed before {method} {path}"));
             return StatusCode::INTERNAL_SERVER_ERROR;
         }
@@ -86,7 +86,7 @@ impl Service {
             StatusCode::NO_CONTENT => say(&format!("service: removed {path}")),
             _ => {}
         }
-        if inside.moods.random_ratio(1, 10) {
+        if inside.moods.random_ratio(1, 15) {
             say(&format!("service: failed after {method} {path}"));
             return StatusCode::INTERNAL_SERVER_ERROR;
         }
