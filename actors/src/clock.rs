@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nodewright_core::timing::Timing;
 use tokio::time::Instant;
 
 /// Monotonic time, anchored once to wall time: a step of the wall clock expires nothing. Under tokio's paused
@@ -41,5 +42,15 @@ impl Clock {
     /// How long it is until a moment; nothing for one that has passed.
     pub fn until(&self, at: Timestamp) -> Duration {
         Duration::try_from(at.duration_since(self.now())).unwrap_or_default()
+    }
+}
+
+impl Timing for Clock {
+    fn now(&self) -> Timestamp {
+        Self::now(self)
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
     }
 }

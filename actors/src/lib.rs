@@ -17,7 +17,7 @@
 //!                          └────► BootstrapStreams ◄───────────┘ Transport
 //! ```
 //!
-//! Begin with [`Config`] and [`Cluster`]. All of the core is re-exported: [`shape`], [`policy`], [`effect`]
+//! Begin with [`Config`] and [`Cluster`]; with [`WorkflowRun`] for a [`workflow`] of your own. All of the core is re-exported: [`shape`], [`policy`], [`effect`]
 //! for those who write a provider, and the rest.
 //!
 //! With `panic = "abort"` there is no supervision: a panic of a backend ends the process.
@@ -32,6 +32,7 @@ mod streams;
 mod supervisor;
 mod timer;
 mod view;
+mod workflow_run;
 
 pub use clock::Clock;
 pub use cluster::{Cluster, SpawnError, Stopped};
@@ -39,7 +40,9 @@ pub use config::Config;
 pub use events::{Events, Heard};
 pub use nodewright_core::{
     NodeError, NodeFault, bootstrap, decide, desired, driver, effect, event, facts, gate, graph, id,
-    inventory, ledger, node, observation, orphan, pace, plan, policy, shape, state, status, template,
+    inventory, ledger, node, observation, orphan, pace, plan, policy, shape, state, status, template, timing,
+    workflow,
 };
 pub use supervisor::{Shutdown, UpdateError};
 pub use view::View;
+pub use workflow_run::{Lost, NotSpawned, WorkflowRun};

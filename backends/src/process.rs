@@ -204,11 +204,7 @@ impl EffectBackend for ProcessBackend {
     }
 
     async fn destroy_lease(&self, call: &Call, lease: &LeaseFacts) -> Result<Destroyed, EffectError> {
-        let destroyed = async {
-            let destroyed = self.host.destroy(&call.identity, &lease.id).await;
-            destroyed.map_err(|error| EffectError::ambiguous(format!("ending the machine: {error}")))
-        };
-        unless_cancelled(call, destroyed).await
+        unless_cancelled(call, self.host.destroy(call, &lease.id)).await
     }
 
     async fn list_leases(&self, run: &RunId) -> Result<Inventory, EffectError> {

@@ -2,8 +2,8 @@
 //!
 //! Nodes are dense integers in the order of their names, so that comparing two nodes compares their names
 //! and a tie between nodes is a tie between integers. The graph knows nothing of what its nodes are: the groups
-//! of a shape are ordered by it, and what they let each other do is made of it elsewhere. Nothing here
-//! recurses: a chain of any length needs no stack.
+//! of a shape are ordered by it, and what they let each other do is made of it elsewhere; so are the tasks of a
+//! workflow. Nothing here recurses: a chain of any length needs no stack.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,7 +11,15 @@ use std::fmt;
 use std::iter::Rev;
 use std::slice;
 
+mod builder;
 mod cycle;
+mod edges;
+mod names;
+
+pub(crate) use self::edges::Edges;
+
+pub use self::builder::GraphBuilder;
+pub use self::names::Names;
 
 /// One thing that keeps names and dependencies from being a graph.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -79,9 +87,9 @@ impl std::error::Error for GraphProblem {}
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Graph {
-    names: Vec<String>,
-    requires: Vec<Vec<usize>>,
-    required_by: Vec<Vec<usize>>,
+    names: Names,
+    requires: Edges,
+    required_by: Edges,
     order: Vec<usize>,
     ranks: Vec<usize>,
 }
@@ -96,84 +104,18 @@ impl Graph {
     /// All problems: duplicates, then unknown and self dependencies by node, then the cycle.
     pub fn new<N, D>(nodes: impl IntoIterator<Item = (N, D)>) -> Result<Self, Vec<GraphProblem>>
     where
-        N: Into<String>,
+        N: AsRef<str>,
         D: IntoIterator,
         D::Item: AsRef<str>,
     {
-        let mut nodes: Vec<(String, D)> = nodes
-            .into_iter()
-            .map(|(name, dependencies)| (name.into(), dependencies))
-            .collect();
-        nodes.sort_by(|one, other| one.0.cmp(&other.0));
-        let mut problems = Vec::new();
-        let mut names: Vec<String> = Vec::with_capacity(nodes.len());
-        let mut wanted: Vec<Vec<D>> = Vec::with_capacity(nodes.len());
+        let mut builder = GraphBuilder::new();
         for (name, dependencies) in nodes {
-            match wanted.last_mut() {
-                // A third one of the name is the same problem as the second.
-                Some(last) if names.last() == Some(&name) => {
-                    if last.len() == 1 {
-                        problems.push(GraphProblem::Duplicate { name });
-                    }
-                    last.push(dependencies);
-                }
-                _ => {
-                    names.push(name);
-                    wanted.push(vec![dependencies]);
-                }
+            let declaration = builder.node(name.as_ref());
+            for dependency in dependencies {
+                builder.depends_on(declaration, dependency.as_ref());
             }
         }
-
-        let mut requires: Vec<Vec<usize>> = Vec::with_capacity(names.len());
-        for (node, dependencies) in wanted.into_iter().enumerate() {
-            let mut edges = Vec::new();
-            for dependency in dependencies.into_iter().flatten() {
-                let dependency = dependency.as_ref();
-                match find(&names, dependency) {
-                    Some(other) if other == node => problems.push(GraphProblem::Itself {
-                        name: names[node].clone(),
-                    }),
-                    Some(other) => edges.push(other),
-                    None => problems.push(GraphProblem::Unknown {
-                        name: names[node].clone(),
-                        dependency: dependency.to_owned(),
-                    }),
-                }
-            }
-            edges.sort_unstable();
-            edges.dedup();
-            requires.push(edges);
-        }
-        let mut required_by = vec![Vec::new(); names.len()];
-        for (node, edges) in requires.iter().enumerate() {
-            for &other in edges {
-                required_by[other].push(node);
-            }
-        }
-
-        let order = stable_order(&requires, &required_by);
-        if order.len() < names.len() {
-            let named = |nodes: Vec<usize>| nodes.into_iter().map(|node| names[node].clone()).collect();
-            let (cycle, tied_up) = cycle::find(&requires, &required_by, &order);
-            problems.push(GraphProblem::Cycle {
-                cycle: named(cycle),
-                tied_up: named(tied_up),
-            });
-        }
-        if !problems.is_empty() {
-            return Err(problems);
-        }
-        let mut ranks = vec![0; names.len()];
-        for (rank, &node) in order.iter().enumerate() {
-            ranks[node] = rank;
-        }
-        Ok(Self {
-            names,
-            requires,
-            required_by,
-            order,
-            ranks,
-        })
+        builder.build().map(|(graph, _)| graph)
     }
 
     /// How many nodes there are; they are `0..len()`.
@@ -183,22 +125,22 @@ impl Graph {
 
     /// Whether there is no node.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.len() == 0
     }
 
     /// The name of a node. Panics beyond [`len`](Self::len), as everything here that takes a node.
     pub fn name(&self, node: usize) -> &str {
-        &self.names[node]
+        self.names.get(node)
     }
 
     /// All names, ascending: a node is its place in here.
-    pub fn names(&self) -> &[String] {
+    pub fn names(&self) -> &Names {
         &self.names
     }
 
     /// The node of this name.
     pub fn find(&self, name: &str) -> Option<usize> {
-        find(&self.names, name)
+        self.names.find(name)
     }
 
     /// The topological order: each node after all that it depends on; among those that could come next,
@@ -210,6 +152,19 @@ impl Graph {
     /// The order backwards: for taking down.
     pub fn reversed(&self) -> Rev<slice::Iter<'_, usize>> {
         self.order.iter().rev()
+    }
+
+    /// The same graph with its arrows turned around. Its order is this one's backwards, so that what is taken
+    /// down by it goes exactly as it came.
+    pub fn turned(&self) -> Self {
+        let order: Vec<usize> = self.reversed().copied().collect();
+        Self {
+            names: self.names.clone(),
+            requires: self.required_by.clone(),
+            required_by: self.requires.clone(),
+            ranks: builder::ranks(&order),
+            order,
+        }
     }
 
     /// The node's place in the [`order`](Self::order).
@@ -238,24 +193,23 @@ impl Graph {
     }
 }
 
-fn find(names: &[String], name: &str) -> Option<usize> {
-    names.binary_search_by(|probe| probe.as_str().cmp(name)).ok()
-}
-
 /// What can be ordered; nodes on a cycle, and those that depend on one, are left out.
-fn stable_order(requires: &[Vec<usize>], required_by: &[Vec<usize>]) -> Vec<usize> {
-    let mut missing: Vec<usize> = requires.iter().map(Vec::len).collect();
-    let mut free: BinaryHeap<Reverse<usize>> = (0..missing.len())
-        .filter(|&node| missing[node] == 0)
-        .map(Reverse)
+fn stable_order(requires: &Edges, required_by: &Edges) -> Vec<usize> {
+    // Narrow integers: this walks all over the graph, and the less memory that is, the faster.
+    let mut missing: Vec<u32> = requires.rows().map(|edges| edges.len() as u32).collect();
+    let mut free: BinaryHeap<Reverse<u32>> = (0..)
+        .zip(&missing)
+        .filter(|&(_, missing)| *missing == 0)
+        .map(|(node, _)| Reverse(node))
         .collect();
     let mut order = Vec::with_capacity(missing.len());
     while let Some(Reverse(node)) = free.pop() {
+        let node = node as usize;
         order.push(node);
         for &above in &required_by[node] {
             missing[above] -= 1;
             if missing[above] == 0 {
-                free.push(Reverse(above));
+                free.push(Reverse(above as u32));
             }
         }
     }
@@ -266,13 +220,13 @@ fn stable_order(requires: &[Vec<usize>], required_by: &[Vec<usize>]) -> Vec<usiz
 /// [`Graph::requires_all`] and [`Graph::required_by_all`]; walks as far as it is asked to.
 #[derive(Debug, Clone)]
 pub struct Reach<'a> {
-    edges: &'a [Vec<usize>],
+    edges: &'a Edges,
     seen: Vec<bool>,
     queue: VecDeque<usize>,
 }
 
 impl<'a> Reach<'a> {
-    pub(crate) fn new(edges: &'a [Vec<usize>], node: usize) -> Self {
+    pub(crate) fn new(edges: &'a Edges, node: usize) -> Self {
         let mut reach = Self {
             edges,
             seen: vec![false; edges.len()],
@@ -338,6 +292,25 @@ mod tests {
             ["1", "4", "3", "5", "2"]
         );
         assert_eq!(graph.rank(graph.find("5").unwrap()), 1);
+    }
+
+    #[test]
+    fn turned_around_it_goes_backwards_and_twice_is_the_same() {
+        let graph = Graph::new(classic()).unwrap();
+        let turned = graph.turned();
+        assert!(turned.order().iter().eq(graph.reversed()));
+        for node in 0..graph.len() {
+            assert_eq!(turned.requires(node), graph.required_by(node));
+            assert_eq!(turned.rank(node), graph.len() - 1 - graph.rank(node));
+        }
+        assert_eq!(turned.turned(), graph);
+    }
+
+    #[test]
+    fn a_dependency_that_is_named_twice_counts_once() {
+        let graph = Graph::new([("a", vec!["b", "c", "b"]), ("b", vec![]), ("c", vec![])]).unwrap();
+        assert_eq!(graph.requires(0), [1, 2]);
+        assert_eq!(graph.required_by(1), [0]);
     }
 
     #[test]

@@ -44,5 +44,7 @@ pub mod shape;
 pub mod state;
 pub mod status;
 pub mod template;
+pub mod timing;
+pub mod workflow;
 
 pub use failure::{NodeError, NodeFault, backoff};

@@ -1,24 +1,22 @@
 //! The machines of one state directory: how they are made, found, listed and taken down.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nodewright_core::effect::{Call, Destroyed, EffectError, Inventory, InventoryEntry};
+use nodewright_core::effect::{Call, Cancel, Destroyed, EffectError, Inventory, InventoryEntry};
 use nodewright_core::facts::{CreatedLease, LeaseFacts, LeaseId};
 use nodewright_core::id::{AttemptIdentity, RunId, TemplateDigest};
 use nodewright_core::template::LogicalNodeSpec;
+use nodewright_core::workflow::Verdict;
 
 use super::ProcessConfig;
-use super::ending::end_all;
-use super::handle::{ProcessKey, kill_child};
-use super::holder;
+use super::handle::ProcessKey;
 use super::machine::{Machine, Machines, running_holder};
 use super::place::{Place, Places, Record, boot_id};
 use super::stamp::Stamp;
-use super::steps::Steps;
+use super::steps::{Elapsed, steps};
 use super::table::Scans;
 use super::turns::Turns;
 
@@ -26,10 +24,10 @@ use super::turns::Turns;
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) places: Places,
-    config: ProcessConfig,
-    boot: String,
+    pub(super) config: ProcessConfig,
+    pub(super) boot: String,
     pub(super) machines: Arc<Machines>,
-    scans: Arc<Scans>,
+    pub(super) scans: Arc<Scans>,
     turns: Turns,
     next_lease: AtomicU64,
 }
@@ -58,7 +56,7 @@ fn looking(what: &str) -> impl Fn(io::Error) -> EffectError + '_ {
 
 impl Host {
     pub(super) async fn create(
-        &self,
+        self: &Arc<Self>,
         call: &Call,
         spec: &LogicalNodeSpec,
     ) -> Result<CreatedLease, EffectError> {
@@ -73,14 +71,12 @@ impl Host {
             return Ok(machine.record.created(&place));
         }
         // What an earlier create left half-made, or somebody killed, is ended first: never two for one slot.
-        let left = self.end(&place, found.as_ref()).await;
-        let left = left.map_err(|error| EffectError::ambiguous(format!("ending what is left: {error}")))?;
-        if left == Destroyed::Going {
+        if self.end(&place, found, &call.cancel).await? == Destroyed::Going {
             return Err(EffectError::ambiguous(
                 "what is left of an earlier create does not end",
             ));
         }
-        self.make(&place, &call.identity, spec.template.digest())
+        self.make(&place, call, spec.template.digest()).await
     }
 
     pub(super) async fn find(&self, identity: &AttemptIdentity) -> io::Result<Option<CreatedLease>> {
@@ -97,23 +93,29 @@ impl Host {
         }))
     }
 
-    pub(super) async fn destroy(&self, identity: &AttemptIdentity, lease: &LeaseId) -> io::Result<Destroyed> {
-        let place = self.places.of(identity);
+    pub(super) async fn destroy(
+        self: &Arc<Self>,
+        call: &Call,
+        lease: &LeaseId,
+    ) -> Result<Destroyed, EffectError> {
+        let place = self.places.of(&call.identity);
         let _turn = self.turns.take(&place.directory).await;
-        let record = Record::read(&place.directory)?;
+        let looking =
+            |error: io::Error| EffectError::ambiguous(format!("looking for what is to be ended: {error}"));
+        let record = Record::read(&place.directory).map_err(looking)?;
         let other = |held: &LeaseId| held != lease;
         if record.as_ref().is_some_and(|record| other(&record.lease)) {
             return Ok(Destroyed::Gone);
         }
         if record.is_none() {
-            let table = self.scans.fresh().await?;
+            let table = self.scans.fresh().await.map_err(looking)?;
             let stamp = table.machines().find(|stamp| stamp.machine == place.directory);
             if stamp.is_none_or(|stamp| other(&stamp.lease)) {
-                remove_prepared(&place)?;
+                place.remove_prepared().map_err(looking)?;
                 return Ok(Destroyed::Gone);
             }
         }
-        self.end(&place, record.as_ref()).await
+        self.end(&place, record, &call.cancel).await
     }
 
     pub(super) async fn list(&self, run: &RunId) -> io::Result<Inventory> {
@@ -182,13 +184,6 @@ fn facts_of(stamp: &Stamp) -> LeaseFacts {
     }
 }
 
-fn remove_prepared(place: &Place) -> io::Result<()> {
-    match fs::remove_dir_all(&place.prepared) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 impl Host {
     /// The machine of this record, where nothing is missing of it.
     fn complete(&self, place: &Place, record: &Record) -> io::Result<Option<Arc<Machine>>> {
@@ -198,86 +193,55 @@ impl Host {
         self.machines.meet(place, record)
     }
 
-    /// Ends a machine, and removes its files once nothing of it runs.
-    async fn end(&self, place: &Place, record: Option<&Record>) -> io::Result<Destroyed> {
-        self.machines.begin_end(place);
-        let holder = record.and_then(|record| record.holder_under(&self.boot));
-        let ended = end_all(&self.scans, &place.directory, holder, self.config.term_grace).await?;
-        if ended == Destroyed::Gone {
-            self.machines.forget(place);
-            remove_prepared(place)?;
-            self.places.remove(place, &self.name_lease()).await?;
+    /// Ends a machine, and removes its files once nothing of it runs: its steps, backwards.
+    async fn end(
+        self: &Arc<Self>,
+        place: &Place,
+        record: Option<Record>,
+        cancel: &Cancel,
+    ) -> Result<Destroyed, EffectError> {
+        let steps = steps(self, place, record);
+        let report = steps.reversed().run(&Elapsed::new(), cancel).await;
+        match report.effect() {
+            Ok(()) => Ok(Destroyed::Gone),
+            Err(_) if report.verdict() == Verdict::Again && steps.shared().is_going() => Ok(Destroyed::Going),
+            Err(error) => Err(error),
         }
-        Ok(ended)
     }
 
-    /// Makes a machine, all at once: nothing here waits.
-    fn make(
-        &self,
+    /// Makes a machine, all at once: nothing here waits, unless it fails and what was made is taken back.
+    pub(super) async fn make(
+        self: &Arc<Self>,
         place: &Place,
-        identity: &AttemptIdentity,
+        call: &Call,
         template: TemplateDigest,
     ) -> Result<CreatedLease, EffectError> {
-        let token = identity.token();
-        let mut record = Record {
-            identity: identity.clone(),
-            lease: LeaseId::new(format!("{token}.{}", self.name_lease())),
+        let record = Record {
+            identity: call.identity.clone(),
+            lease: LeaseId::new(format!("{}.{}", call.identity.token(), self.name_lease())),
             template,
             boot: self.boot.clone(),
             holder: None,
         };
-        let stamp = Stamp {
-            identity: identity.clone(),
-            machine: place.directory.clone(),
-            lease: record.lease.clone(),
-            template,
+        let created = record.created(place);
+        let mut steps = steps(self, place, Some(record));
+        let timing = Elapsed::new();
+        let report = steps.run(&timing, &call.cancel).await;
+        let Err(mut error) = report.effect() else {
+            return Ok(created);
         };
-        let mut steps = Steps::default();
-        // Directory and record appear together: neither is ever seen without the other.
-        steps.run(
-            "directory",
-            || {
-                remove_prepared(place)?;
-                fs::create_dir_all(place.prepared.join("jobs"))?;
-                record.write(&place.prepared)?;
-                fs::rename(&place.prepared, &place.directory)
-            },
-            |()| fs::remove_dir_all(&place.directory),
-        )?;
-        let fifo = place.fifo();
-        steps.run(
-            "fifo",
-            || holder::make_fifo(place),
-            move |()| fs::remove_file(fifo),
-        )?;
-        let holder = steps.run(
-            "holder",
-            || holder::spawn(place, &self.config.env, &stamp),
-            kill_child,
-        )?;
-        steps.run(
-            "record",
-            || {
-                let dead = || io::Error::other("the holder ended at once");
-                record.holder = Some(ProcessKey::of(holder)?.ok_or_else(dead)?);
-                record.write(&place.directory)
-            },
-            |()| Ok(()),
-        )?;
-        steps.run(
-            "watch",
-            || {
-                let met = self.machines.meet(place, &record)?;
-                met.map(|_| ())
-                    .ok_or_else(|| io::Error::other("the holder ended at once"))
-            },
-            |()| Ok(()),
-        )?;
-        Ok(record.created(place))
+        if report.called() {
+            // Whoever cancelled the call wants nothing left of it, either.
+            let undone = steps.reversed().run(&timing, &Cancel::new()).await;
+            if let Err(left) = undone.effect() {
+                error.reason = format!("{error}; taking it down again: {left}").into();
+            }
+        }
+        Err(error)
     }
 
     /// A name that no other lease of this kernel's life has.
-    fn name_lease(&self) -> String {
+    pub(super) fn name_lease(&self) -> String {
         let own = std::process::id();
         let started = ProcessKey::of(own).ok().flatten().map_or(0, |key| key.start);
         let number = self.next_lease.fetch_add(1, Ordering::Relaxed);

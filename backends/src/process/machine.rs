@@ -135,6 +135,14 @@ impl Machines {
         Ok(Some(machine))
     }
 
+    /// Whether a machine of this record is known.
+    pub(super) fn knows(&self, place: &Place, record: &Record) -> bool {
+        let known = self.lock();
+        known
+            .get(&place.directory)
+            .is_some_and(|met| met.machine.record == *record)
+    }
+
     /// Says that this machine is being taken down: what dies of it from now on is not reported.
     pub(super) fn begin_end(&self, place: &Place) {
         if let Some(known) = self.lock().get(&place.directory) {

@@ -103,6 +103,14 @@ impl Place {
         self.directory.join("holder.log")
     }
 
+    /// Removes what an earlier create prepared and did not bring into sight.
+    pub(super) fn remove_prepared(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.prepared) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn endpoint(&self) -> Endpoint {
         Endpoint {
             host: self.directory.to_string_lossy().into(),

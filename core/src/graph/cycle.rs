@@ -5,43 +5,38 @@ use std::collections::VecDeque;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
+use super::edges::Edges;
+
 /// One shortest cycle and, ascending, all nodes on any, given what could be ordered.
 ///
 /// The cycle begins with its least node, and of the shortest ones has the least first node.
-pub(super) fn find(
-    requires: &[Vec<usize>],
-    required_by: &[Vec<usize>],
-    ordered: &[usize],
-) -> (Vec<usize>, Vec<usize>) {
+pub(super) fn find(requires: &Edges, required_by: &Edges, ordered: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let circles = circles(requires, ordered);
     let tied_up = (0..circles.len())
         .filter(|&node| circles[node].is_some())
         .collect();
-    let within = |edges: &[Vec<usize>]| -> Vec<Vec<usize>> {
-        let stays = |node: usize, next: &usize| circles[node].is_some() && circles[node] == circles[*next];
-        let keep = |(node, edges): (usize, &Vec<usize>)| {
-            edges.iter().copied().filter(|next| stays(node, next)).collect()
-        };
-        edges.iter().enumerate().map(keep).collect()
+    let within = |edges: &Edges| {
+        let mut within = edges.clone();
+        let stays = |node: usize, next: usize| circles[node].is_some() && circles[node] == circles[next];
+        within.rewrite(|node, next| stays(node, next).then_some(next));
+        within
     };
     (shortest(&within(requires), &within(required_by)), tied_up)
 }
 
 /// Of each node on a cycle, the strongly connected component that it belongs to.
-fn circles(requires: &[Vec<usize>], ordered: &[usize]) -> Vec<Option<usize>> {
+fn circles(requires: &Edges, ordered: &[usize]) -> Vec<Option<usize>> {
     let mut stuck = vec![true; requires.len()];
     for &node in ordered {
         stuck[node] = false;
     }
     let mut graph = DiGraph::<(), (), usize>::default();
-    for _ in requires {
+    for _ in requires.rows() {
         graph.add_node(());
     }
-    for (node, edges) in requires.iter().enumerate() {
-        for &next in edges {
-            if stuck[node] && stuck[next] {
-                graph.add_edge(NodeIndex::new(node), NodeIndex::new(next), ());
-            }
+    for (node, next) in requires.pairs() {
+        if stuck[node] && stuck[next] {
+            graph.add_edge(NodeIndex::new(node), NodeIndex::new(next), ());
         }
     }
     let mut circles = vec![None; requires.len()];
@@ -61,10 +56,10 @@ fn circles(requires: &[Vec<usize>], ordered: &[usize]) -> Vec<Option<usize>> {
 /// Looks from each node in turn and then takes the node away, with all that is on no cycle any more, since
 /// no cycle through it is left to find. So a long ring costs one look, and once a short cycle is known, a
 /// look goes no deeper than that.
-fn shortest(forward: &[Vec<usize>], backward: &[Vec<usize>]) -> Vec<usize> {
+fn shortest(forward: &Edges, backward: &Edges) -> Vec<usize> {
     let count = forward.len();
-    let mut out: Vec<usize> = forward.iter().map(Vec::len).collect();
-    let mut into: Vec<usize> = backward.iter().map(Vec::len).collect();
+    let mut out: Vec<usize> = forward.rows().map(<[usize]>::len).collect();
+    let mut into: Vec<usize> = backward.rows().map(<[usize]>::len).collect();
     let mut alive: Vec<bool> = out.iter().map(|&edges| edges > 0).collect();
     let mut best: Vec<usize> = Vec::new();
     let mut came_from = vec![0; count];

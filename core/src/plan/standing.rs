@@ -8,46 +8,41 @@ use super::survey::Survey;
 use crate::decide::WaitReason;
 use crate::desired::Desired;
 use crate::gate::Gate;
-use crate::graph::Reach;
+use crate::graph::{Edges, Reach};
 use crate::id::GroupId;
 use crate::state::ClusterState;
 use crate::status::Awaited;
 
 /// Which groups depend on which directly, by their ranks.
 struct Ties {
-    below: Vec<Vec<usize>>,
-    above: Vec<Vec<usize>>,
+    below: Edges,
+    above: Edges,
 }
 
 impl Ties {
     fn new(survey: &Survey<'_>) -> Self {
-        let mut ties = Self {
-            below: vec![Vec::new(); survey.names.len()],
-            above: vec![Vec::new(); survey.names.len()],
-        };
         let groups = survey.desired.groups();
-        for group in groups {
+        let wanted = groups.iter().flat_map(|group| {
             let below = group.depends_on.iter().map(|place| &groups[*place].id);
-            ties.add(survey, &group.id, below);
+            below.map(|below| (&group.id, below))
+        });
+        let departed = survey.observed.departed.iter();
+        let departed = departed.flat_map(|(above, below)| below.iter().map(move |below| (above, below)));
+        let rank = |name| survey.rank(name) as usize;
+        let pairs: Vec<(usize, usize)> = wanted
+            .chain(departed)
+            .map(|(above, below)| (rank(above), rank(below)))
+            .collect();
+        let below = Edges::grouped(survey.names.len(), pairs.into_iter());
+        Self {
+            above: below.turned(),
+            below,
         }
-        for (departed, below) in &survey.observed.departed {
-            ties.add(survey, departed, below);
-        }
-        ties
     }
 
-    fn add<'a>(
-        &mut self,
-        survey: &Survey<'_>,
-        above: &GroupId,
-        below: impl IntoIterator<Item = &'a GroupId>,
-    ) {
-        let above = survey.rank(above) as usize;
-        for below in below {
-            let below = survey.rank(below) as usize;
-            self.below[above].push(below);
-            self.above[below].push(above);
-        }
+    /// Whether there is any.
+    fn any(&self) -> bool {
+        self.below.pairs().next().is_some()
     }
 }
 
@@ -64,7 +59,7 @@ pub(super) struct Standing {
 impl Standing {
     pub(super) fn new(survey: &Survey<'_>) -> Self {
         let ties = Ties::new(survey);
-        let tied = ties.below.iter().any(|below| !below.is_empty());
+        let tied = ties.any();
         let mut standing = Self {
             ties: tied.then_some(ties),
             lacking: vec![false; survey.names.len()],

@@ -1,25 +1,37 @@
 use std::fs;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
+use futures_util::FutureExt as _;
 use nodewright_core::effect::{Destroyed, FailureKind};
 use nodewright_core::facts::LeaseId;
 use nodewright_core::id::TemplateDigest;
+use nodewright_core::workflow::{Done, Report, TaskOutcome, Verdict};
 
 use super::super::handle::ProcessKey;
 use super::super::holder;
 use super::super::stamp::Stamp;
 use super::super::stat::ProcessStat;
+use super::super::steps::{Elapsed, steps};
 use super::*;
+
+/// The record of a machine of which nothing is made yet.
+fn unmade(node: &str) -> Record {
+    Record {
+        identity: call(node).identity,
+        lease: LeaseId::new("half-made"),
+        template: TemplateDigest::of(b""),
+        boot: super::super::place::boot_id().unwrap(),
+        holder: None,
+    }
+}
 
 /// Writes the record of a machine that was not made any further.
 fn half_make(world: &World, node: &str, holder: Option<ProcessKey>) -> Record {
     let place = world.place(node);
     let record = Record {
-        identity: call(node).identity,
-        lease: LeaseId::new("half-made"),
-        template: TemplateDigest::of(b""),
-        boot: super::super::place::boot_id().unwrap(),
         holder,
+        ..unmade(node)
     };
     fs::create_dir_all(place.directory.join("jobs")).unwrap();
     record.write(&place.directory).unwrap();
@@ -303,11 +315,89 @@ async fn a_create_that_cannot_finish_leaves_nothing_and_says_so() {
         .create_lease(&call("w-1"), &spec("w-1", "true"))
         .await
         .unwrap_err();
-    assert_eq!(error.kind, FailureKind::Definite);
-    assert!(error.reason.contains("holder"), "{error}");
+    // Steps were taken, so that nobody is told that nothing can have happened; but all was taken back.
+    assert_eq!(error.kind, FailureKind::Ambiguous);
+    assert!(error.reason.starts_with("task holder: "), "{error}");
     assert_eq!(world.census(), [0; 0]);
     assert!(!world.place("w-1").directory.exists());
     assert_eq!(world.backend.find_lease(&call("w-1")).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_create_that_is_cancelled_before_its_first_step_made_nothing_and_says_so() {
+    let world = World::new();
+    let (call, host) = (call("w-1"), &world.backend.host);
+    call.cancel.cancel();
+    let template = spec("w-1", "true").template.digest();
+    let error = host.make(&world.place("w-1"), &call, template).await.unwrap_err();
+    assert_eq!(error.kind, FailureKind::Definite);
+    assert!(!world.place("w-1").directory.exists());
+}
+
+#[tokio::test]
+async fn a_create_that_ends_after_any_of_its_steps_is_taken_back_as_a_whole() {
+    for count in 0..=5 {
+        let world = World::new();
+        let (place, host) = (world.place("w-1"), &world.backend.host);
+        let cancel = Cancel::new();
+        let (told, after) = (cancel.clone(), Mutex::new(count));
+        let making = steps(host, &place, Some(unmade("w-1")));
+        let mut making = making.on_change(move |_, report| {
+            let done = |(_, outcome): &(&str, &TaskOutcome)| matches!(outcome, TaskOutcome::Done { .. });
+            if report.tasks().filter(done).count() == *after.lock().unwrap() {
+                told.cancel();
+            }
+        });
+        // All that is not cancelled happens in one poll.
+        let run = making.run(&Elapsed::new(), &cancel).now_or_never();
+        let report = run.expect("no step of a create waits");
+        assert_eq!(report.verdict(), Verdict::Cancelled);
+        assert_eq!(place.directory.exists(), count > 0);
+        assert_eq!(world.census().len(), usize::from(count > 2));
+
+        let report = making.reversed().run(&Elapsed::new(), &Cancel::new()).await;
+        assert_eq!(report.verdict(), Verdict::Done, "{report}");
+        assert!(!place.directory.exists() && !place.prepared.exists());
+        assert_eq!(world.census(), [0; 0]);
+    }
+}
+
+#[tokio::test]
+async fn the_steps_of_a_machine_find_what_is_there_and_mend_what_is_not() {
+    let world = World::new();
+    let (place, host) = (world.place("w-1"), &world.backend.host);
+    let mut making = steps(host, &place, Some(unmade("w-1")));
+    let changed = |report: &Report| {
+        assert_eq!(report.verdict(), Verdict::Done, "{report}");
+        let changed = |(_, outcome): &(&str, &TaskOutcome)| {
+            matches!(
+                outcome,
+                TaskOutcome::Done {
+                    done: Done::Changed,
+                    ..
+                }
+            )
+        };
+        let names = report.tasks().filter(changed).map(|(name, _)| name.to_owned());
+        names.collect::<Vec<String>>()
+    };
+    let timing = Elapsed::new();
+    let report = making.run(&timing, &Cancel::new()).await;
+    assert_eq!(
+        changed(&report),
+        ["directory", "fifo", "holder", "record", "watch"]
+    );
+    let report = making.run(&timing, &Cancel::new()).await;
+    assert_eq!(changed(&report), [""; 0]);
+    fs::remove_file(place.fifo()).unwrap();
+    let report = making.run(&timing, &Cancel::new()).await;
+    assert_eq!(changed(&report), ["fifo"]);
+    // Undone twice, it is undone.
+    for _ in 0..2 {
+        let report = making.reversed().run(&timing, &Cancel::new()).await;
+        assert_eq!(report.verdict(), Verdict::Done, "{report}");
+        assert!(!place.directory.exists() && world.census().is_empty());
+    }
 }
 
 #[tokio::test]
