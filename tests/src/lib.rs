@@ -8,6 +8,7 @@
 mod by_hand;
 mod call;
 mod chooser;
+pub mod exhaustive;
 mod oracle;
 mod random;
 mod shapes;

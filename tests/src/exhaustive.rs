@@ -1,0 +1,219 @@
+//! An exhaustive check of small clusters.
+
+mod action;
+mod calm;
+mod cloud;
+mod guarantees;
+mod possible;
+mod print;
+mod setup;
+mod step;
+mod world;
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+pub use self::action::{Action, Answer, Fate, Successor, Tag};
+pub use self::calm::Most;
+use self::calm::{Astray, Calm};
+pub use self::setup::{Budget, Kind, Setup};
+pub use self::world::{Violation, World};
+
+/// What a search saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Visited {
+    /// Distinct states.
+    pub states: usize,
+    /// Distinct states after which nothing goes wrong any more; they are among the states.
+    pub calm: usize,
+    /// Steps that were taken and checked, but for those after which nothing goes wrong any more.
+    pub steps: usize,
+    /// The longest way.
+    pub depth: usize,
+    /// The most that one slot did after the last thing that went wrong.
+    pub most: Most,
+    /// The most attempts that were begun in all.
+    pub attempts: u64,
+}
+
+#[derive(Debug)]
+struct Search {
+    setup: Setup,
+    calm: Calm,
+    /// Visited states of which the budget is spent: what follows them is followed as calm.
+    spent: AtomicUsize,
+    attempts: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Model for Search {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(&self.setup)]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if world.violation.is_some() {
+            return;
+        }
+        if world.budget.is_spent() {
+            self.spent.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        world.by_itself(actions);
+        world.allowed(&self.setup, actions);
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        Some(world.step(&self.setup, &action))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("safety", |_, world: &World| world.violation.is_none()),
+            Property::always("calm", |search: &Self, world: &World| {
+                world.violation.is_some() || search.comes_to_rest(world)
+            }),
+        ]
+    }
+}
+
+impl Search {
+    fn comes_to_rest(&self, world: &World) -> bool {
+        let Ok(tail) = self.calm.follow(&self.setup, world) else {
+            return false;
+        };
+        let attempts = world.driver.state().next_attempt_id.map_or(0, |next| next.number() as usize - 1);
+        self.attempts.fetch_max(attempts, Ordering::Relaxed);
+        for most in tail {
+            let packed = usize::from(most.attempts) << 8 | usize::from(most.actions);
+            self.most.fetch_max(packed, Ordering::Relaxed);
+        }
+        true
+    }
+}
+
+/// Visits every state that a cluster can get into.
+///
+/// # Errors
+///
+/// The shortest trace that was found to something that may not be, for people.
+pub fn explore(setup: Setup) -> Result<Visited, String> {
+    assert!(setup.slots().len() <= calm::SLOTS, "slots are counted in an array");
+    let search = Search {
+        setup,
+        calm: Calm::default(),
+        spent: AtomicUsize::new(0),
+        attempts: AtomicUsize::new(0),
+        most: AtomicUsize::new(0),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let checker = search
+        .checker()
+        .threads(threads)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_dfs()
+        .join();
+    let search = checker.model();
+    let found = checker.discoveries().into_values().next();
+    if let Some(path) = found {
+        return Err(search.explain(path.into_actions()));
+    }
+    let spent = search.spent.load(Ordering::Relaxed);
+    let most = search.most.load(Ordering::Relaxed);
+    Ok(Visited {
+        states: checker.unique_state_count() - spent + search.calm.len(),
+        calm: search.calm.len(),
+        steps: checker.state_count(),
+        depth: checker.max_depth(),
+        most: Most {
+            attempts: (most >> 8) as u8,
+            actions: most as u8,
+        },
+        attempts: search.attempts.load(Ordering::Relaxed) as u64,
+    })
+}
+
+impl Search {
+    /// Tells a trace to something that may not be, shortened as far as it goes.
+    fn explain(&self, mut way: Vec<Action>) -> String {
+        let Some((end, found)) = self.replay(&way) else {
+            return format!("a trace cannot be told again: {way:?}");
+        };
+        way.truncate(end);
+        way.extend(found.way);
+        let rule = found.violation.rule;
+        let breaks = |way: &[Action]| match self.replay(way) {
+            Some((end, found)) if found.violation.rule == rule => {
+                Some(way[..end].iter().cloned().chain(found.way).collect::<Vec<_>>())
+            }
+            _ => None,
+        };
+        // Without any one, any two that stand beside one another, and so on.
+        let mut length = 1;
+        while length <= 3 {
+            let shorter = (0..=way.len().saturating_sub(length)).find_map(|at| {
+                let mut shorter = way.clone();
+                shorter.drain(at..(at + length).min(way.len()));
+                breaks(&shorter).filter(|found| found.len() < way.len())
+            });
+            match shorter {
+                Some(shorter) => (way, length) = (shorter, 1),
+                None => length += 1,
+            }
+        }
+        self.tell(&way)
+    }
+
+    /// Takes these steps as far as they are possible and hold; says where it ended, and what was broken.
+    fn replay(&self, way: &[Action]) -> Option<(usize, Astray)> {
+        let mut world = World::new(&self.setup);
+        for (place, action) in way.iter().enumerate() {
+            if let Some(violation) = world.violation.clone() {
+                return Some((place, Astray { way: Vec::new(), violation }));
+            }
+            let mut possible = Vec::new();
+            world.by_itself(&mut possible);
+            world.allowed(&self.setup, &mut possible);
+            if possible.contains(action) {
+                world = world.step(&self.setup, action);
+            }
+        }
+        if let Some(violation) = world.violation.clone() {
+            return Some((way.len(), Astray { way: Vec::new(), violation }));
+        }
+        let astray = Calm::default().follow(&self.setup, &world).err();
+        astray.map(|astray| (way.len(), astray))
+    }
+
+    fn tell(&self, way: &[Action]) -> String {
+        let mut world = World::new(&self.setup);
+        let mut text = format!("{}:\n", self.setup.name);
+        let begun = world.now;
+        for action in way {
+            let mut possible = Vec::new();
+            world.by_itself(&mut possible);
+            world.allowed(&self.setup, &mut possible);
+            if !possible.contains(action) {
+                continue;
+            }
+            world = world.step(&self.setup, action);
+            let _ = writeln!(text, "{:>4} s  {action}", world.now.duration_since(begun).as_secs());
+            for event in &world.done.events {
+                let _ = writeln!(text, "          | {}", event.kind);
+            }
+        }
+        let violation = world.violation.clone().or_else(|| {
+            let astray = Calm::default().follow(&self.setup, &world).err();
+            astray.map(|astray| astray.violation)
+        });
+        if let Some(violation) = violation {
+            let _ = writeln!(text, "broken: {violation}");
+        }
+        text
+    }
+}
