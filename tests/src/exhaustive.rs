@@ -11,12 +11,12 @@ mod step;
 mod world;
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 pub use self::action::{Action, Answer, Fate, Successor, Tag};
-pub use self::calm::Most;
+pub use self::calm::{MOST, Most};
 use self::calm::{Astray, Calm};
 pub use self::setup::{Budget, Kind, Setup};
 pub use self::world::{Violation, World};
@@ -45,7 +45,8 @@ struct Search {
     /// Visited states of which the budget is spent: what follows them is followed as calm.
     spent: AtomicUsize,
     attempts: AtomicUsize,
-    most: AtomicUsize,
+    most_attempts: AtomicU8,
+    most_actions: AtomicU8,
 }
 
 impl Model for Search {
@@ -90,8 +91,8 @@ impl Search {
         let attempts = world.driver.state().next_attempt_id.map_or(0, |next| next.number() as usize - 1);
         self.attempts.fetch_max(attempts, Ordering::Relaxed);
         for most in tail {
-            let packed = usize::from(most.attempts) << 8 | usize::from(most.actions);
-            self.most.fetch_max(packed, Ordering::Relaxed);
+            self.most_attempts.fetch_max(most.attempts, Ordering::Relaxed);
+            self.most_actions.fetch_max(most.actions, Ordering::Relaxed);
         }
         true
     }
@@ -109,7 +110,8 @@ pub fn explore(setup: Setup) -> Result<Visited, String> {
         calm: Calm::default(),
         spent: AtomicUsize::new(0),
         attempts: AtomicUsize::new(0),
-        most: AtomicUsize::new(0),
+        most_attempts: AtomicU8::new(0),
+        most_actions: AtomicU8::new(0),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let checker = search
@@ -124,15 +126,14 @@ pub fn explore(setup: Setup) -> Result<Visited, String> {
         return Err(search.explain(path.into_actions()));
     }
     let spent = search.spent.load(Ordering::Relaxed);
-    let most = search.most.load(Ordering::Relaxed);
     Ok(Visited {
         states: checker.unique_state_count() - spent + search.calm.len(),
         calm: search.calm.len(),
         steps: checker.state_count(),
         depth: checker.max_depth(),
         most: Most {
-            attempts: (most >> 8) as u8,
-            actions: most as u8,
+            attempts: search.most_attempts.load(Ordering::Relaxed),
+            actions: search.most_actions.load(Ordering::Relaxed),
         },
         attempts: search.attempts.load(Ordering::Relaxed) as u64,
     })

@@ -38,6 +38,9 @@ impl Most {
     }
 }
 
+/// The most that a slot does after the last thing that went wrong or was asked for.
+pub const MOST: Most = Most { attempts: 1, actions: 40 };
+
 /// What follows from a state, slot by slot.
 pub(super) type Tail = [Most; SLOTS];
 
@@ -81,12 +84,44 @@ impl Calm {
         self.shard(print).get(&print).copied()
     }
 
-    /// Follows a state to all its ends.
+    /// Follows a state to all its ends, and holds what every slot does on the way to the bounds of G22.
     pub(super) fn follow(&self, setup: &Setup, world: &World) -> Result<Tail, Astray> {
-        if let Some(tail) = self.get(world.print) {
-            return Ok(tail);
+        let tail = match self.get(world.print) {
+            Some(tail) => tail,
+            None => self.walk(setup, world, &mut HashSet::new())?,
+        };
+        for most in tail {
+            if most.attempts > MOST.attempts || most.actions > MOST.actions {
+                let what = format!("a slot may still do {most:?}, and {MOST:?} is the bound");
+                let violation = Violation { rule: "G22", what };
+                let way = self.farthest(setup, world);
+                return Err(Astray { way, violation });
+            }
         }
-        self.walk(setup, world, &mut HashSet::new())
+        Ok(tail)
+    }
+
+    /// A way on which some slot does the most.
+    fn farthest(&self, setup: &Setup, world: &World) -> Vec<Action> {
+        let measure = |tail: Tail| tail.iter().map(|most| (most.attempts, most.actions)).max();
+        let mut actions = Vec::new();
+        world.by_itself(&mut actions);
+        let next = actions.into_iter().map(|action| (world.step(setup, &action), action));
+        let farthest = next.max_by_key(|(next, _)| {
+            let follows = self.get(next.print).unwrap_or_default();
+            let did = next.did(setup);
+            let mut tail = Tail::default();
+            for slot in 0..SLOTS {
+                tail[slot] = did[slot].plus(follows[slot]);
+            }
+            measure(tail)
+        });
+        let Some((next, action)) = farthest else {
+            return Vec::new();
+        };
+        let mut way = self.farthest(setup, &next);
+        way.insert(0, action);
+        way
     }
 
     fn walk(&self, setup: &Setup, world: &World, on_the_way: &mut HashSet<u64>) -> Result<Tail, Astray> {

@@ -11,6 +11,8 @@ use nodewright_core::effect::{
 use nodewright_core::facts::{AgentId, BootstrapStage, CreatedLease, Endpoint, LeaseFacts, LeaseId};
 use nodewright_core::id::{AttemptIdentity, BootstrapSessionId, LogicalNodeId, NodeAttemptId, RunId, TemplateDigest};
 
+use super::setup::Setup;
+
 /// A machine of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Machine {
@@ -18,6 +20,8 @@ pub(super) struct Machine {
     pub(super) attempt: NodeAttemptId,
     pub(super) lease: LeaseFacts,
     pub(super) alive: bool,
+    /// Until when look-ups may miss it.
+    pub(super) seen_by: Timestamp,
 }
 
 /// A session that lives in the process.
@@ -62,14 +66,16 @@ impl Cloud {
     pub(super) fn perform(
         &mut self,
         effect: &PlannedEffect,
-        endpoint_at_once: bool,
-        stages: bool,
+        setup: &Setup,
+        now: Timestamp,
         reports: &mut Vec<Report>,
     ) -> Outcome {
+        let endpoint_at_once = setup.endpoint_at_once;
         let attempt = effect.operation.attempt;
         match &effect.command {
             Command::CreateLease(spec) => {
-                self.make(&effect.node, attempt, spec.template.digest());
+                let seen_by = now.checked_add(setup.visibility).expect("traces are short");
+                self.make(&effect.node, attempt, spec.template.digest(), seen_by);
                 let found = self.machine(attempt).expect("it was made or adopted");
                 Outcome::LeaseCreated(answer(found, endpoint_at_once))
             }
@@ -98,7 +104,7 @@ impl Cloud {
                     joined: false,
                     silent: false,
                 });
-                if stages {
+                if setup.stages {
                     let waits = StreamEvent::Stage(BootstrapStage::WaitingForJoin);
                     reports.extend(self.report(id, waits));
                 }
@@ -123,10 +129,13 @@ impl Cloud {
         }
     }
 
-    /// What a look-up answers that does not see yet what is there, if this command has such an answer.
-    pub(super) fn not_yet(&self, command: &Command) -> Option<Outcome> {
-        match command {
-            Command::FindLease => Some(Outcome::LeaseFound(None)),
+    /// What a look-up answers that does not see yet what is there, if this call may be answered so.
+    pub(super) fn not_yet(&self, effect: &PlannedEffect, now: Timestamp) -> Option<Outcome> {
+        match &effect.command {
+            Command::FindLease => {
+                let hidden = self.machine(effect.operation.attempt).filter(|machine| machine.seen_by > now);
+                hidden.map(|_| Outcome::LeaseFound(None))
+            }
             Command::LookupEndpoint(_) => Some(Outcome::EndpointFound(None)),
             Command::DestroyLease(_) => Some(Outcome::LeaseDestroyed(Destroyed::Going)),
             _ => None,
@@ -138,7 +147,7 @@ impl Cloud {
         self.machines.iter().find(|machine| machine.attempt == attempt)
     }
 
-    fn make(&mut self, node: &LogicalNodeId, attempt: NodeAttemptId, template: TemplateDigest) {
+    fn make(&mut self, node: &LogicalNodeId, attempt: NodeAttemptId, template: TemplateDigest, seen_by: Timestamp) {
         if self.machine(attempt).is_some() {
             return;
         }
@@ -151,6 +160,7 @@ impl Cloud {
             attempt,
             lease,
             alive: true,
+            seen_by,
         });
     }
 
@@ -158,7 +168,7 @@ impl Cloud {
     pub(super) fn land(&mut self, attempt: NodeAttemptId) {
         if let Some(place) = self.late.iter().position(|late| late.attempt == attempt) {
             let late = self.late.remove(place);
-            self.make(&late.node, attempt, late.template);
+            self.make(&late.node, attempt, late.template, late.by);
         }
     }
 

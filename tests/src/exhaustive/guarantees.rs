@@ -259,9 +259,12 @@ impl World {
         for (id, was) in before.driver.state().nodes.iter() {
             let Some(call) = &was.retry.create else { continue };
             let is = self.driver.state().nodes.get(&id).filter(|node| node.attempt == was.attempt);
-            hold!("G15", is.is_some(), "{} of {id} is forgotten with its attempt", call.operation);
-            let is = is.expect("it was asked");
-            let settled = is.lease.is_some() || self.found_absent(&id, was);
+            let found_absent = self.found_absent(&id, was);
+            let Some(is) = is else {
+                hold!("G15", found_absent, "{} of {id} is forgotten with its attempt", call.operation);
+                continue;
+            };
+            let settled = is.lease.is_some() || found_absent;
             hold!("G15", is.retry.create.is_some() || settled, "{} of {id} is forgotten", call.operation);
             hold!("G15", is.retry.create.is_none() || is.stage != Stage::Destroyed, "{id} is destroyed, {} being open", call.operation);
         }
@@ -304,6 +307,7 @@ impl World {
     fn joined_is_proof(&self, before: &Self) -> Held {
         let told_lost = |news: &News| matches!(news.observation, Observation::NodeLost { .. });
         let lost = self.done.told.as_ref().is_some_and(told_lost);
+        let dead = |attempt| self.done.looked && self.cloud.machine(attempt).is_some_and(|machine| !machine.alive);
         for (id, was) in before.driver.state().nodes.iter() {
             if was.join.is_none() || !lively(was) || !self.same_process() {
                 continue;
@@ -314,7 +318,7 @@ impl World {
             });
             let is = self.driver.state().nodes.get(&id).filter(|node| node.attempt == was.attempt);
             let failed = failed.is_some() || is.is_some_and(|node| node.stage == Stage::Failed);
-            hold!("G33", !failed || lost || overdue, "attempt {} of {id} had joined, and failed", was.attempt);
+            hold!("G33", !failed || lost || overdue || dead(was.attempt), "attempt {} of {id} had joined, and failed", was.attempt);
         }
         Ok(())
     }
@@ -332,7 +336,9 @@ impl World {
             let holds = match reason {
                 DeleteReason::Undesired => wanted.is_none(),
                 DeleteReason::Drifted => was.is_none_or(|was| wanted.is_some_and(|spec| !was.is_made_from(spec))),
-                DeleteReason::Replaced => self.driver.state().nodes.get(node).is_none_or(|is| is.retry.replace),
+                DeleteReason::Replaced => {
+                    was.is_some_and(|was| was.retry.replace) || self.done.replaced.as_ref() == Some(node)
+                }
                 _ => true,
             };
             hold!("G21", holds, "attempt {attempt} of {node} is taken down, it is said: {reason}");

@@ -89,7 +89,7 @@ impl World {
             for (place, news) in self.news.iter().enumerate() {
                 let tag = news.tag();
                 let first = self.news[..place].iter().all(|other| other.tag() != tag);
-                if first && matches!(tag, Tag::Result(_) | Tag::Report(..)) && !news.late {
+                if first && !news.late && self.may_be_lost(&tag) {
                     actions.extend([Action::Lose(tag.clone()), Action::Delay(tag)]);
                 }
             }
@@ -130,6 +130,24 @@ impl World {
         }
     }
 
+    /// Whether a report may be lost. What an executor says of an operation whose deadline has passed is its
+    /// last word, and reaches the driver: as its executor dies, the next one says it again.
+    fn may_be_lost(&self, tag: &Tag) -> bool {
+        match tag {
+            Tag::Result(operation) => {
+                let mut nodes = self.driver.state().nodes.iter();
+                let mut orphans = self.driver.state().orphans.values();
+                let pending = nodes.find_map(|(_, node)| node.pending.as_ref().filter(|pending| pending.id == *operation));
+                let pending = pending.or_else(|| {
+                    orphans.find_map(|orphan| orphan.pending.as_ref().filter(|pending| pending.id == *operation))
+                });
+                pending.is_none_or(|pending| !pending.expiring)
+            }
+            Tag::Report(..) => true,
+            _ => false,
+        }
+    }
+
     fn failures(&self, call: &Running, actions: &mut Vec<Action>) {
         let operation = call.effect.operation;
         let kind = call.effect.command.kind();
@@ -145,7 +163,7 @@ impl World {
         }
         actions.push(Action::Fail(operation, Answer::Definite));
         actions.push(Action::Hang(operation, Fate::Without));
-        if self.cloud.not_yet(&call.effect.command).is_some() {
+        if self.cloud.not_yet(&call.effect, self.now).is_some() {
             actions.push(Action::NotYet(operation));
         }
         if !kind.is_look_up() {

@@ -94,7 +94,11 @@ pub(super) fn of(world: &World, setup: &Setup) -> u64 {
             ledger.latest(nodewright_core::id::NodeAttemptId::new(attempt)).hash(hasher);
         }
     }
-    (&cloud.machines, &cloud.sessions, &cloud.late, &cloud.made).hash(hasher);
+    for machine in &cloud.machines {
+        (&machine.attempt, &machine.lease, machine.alive).hash(hasher);
+        Some(machine.seen_by).filter(|at| *at > world.now).hash(hasher);
+    }
+    (&cloud.sessions, &cloud.late, &cloud.made).hash(hasher);
     // What lies beside one another lies there in no order.
     let one = |item: &dyn Fn(&mut FromNow)| {
         let mut hasher = fresh();

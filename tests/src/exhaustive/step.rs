@@ -52,7 +52,7 @@ impl World {
             }
             Action::NotYet(operation) => {
                 let call = self.call(*operation).expect("it is at work");
-                let outcome = self.cloud.not_yet(&self.calls[call].effect.command);
+                let outcome = self.cloud.not_yet(&self.calls[call].effect, self.now);
                 return self.finish(setup, *operation, outcome);
             }
             Action::End(operation) => return self.finish(setup, *operation, None),
@@ -125,6 +125,7 @@ impl World {
                     Ok(inventory),
                     self.now,
                 );
+                self.done.looked = true;
                 self.passed = false;
             }
             Action::FailLook => {
@@ -146,6 +147,7 @@ impl World {
             }
             Action::Replace(node) => {
                 self.driver.replace(node);
+                self.done.replaced = Some(node.clone());
                 self.passed = false;
             }
             Action::HandOff(node) => return self.by_hand(node, Observation::HandedOff),
@@ -235,12 +237,7 @@ impl World {
     fn perform(&mut self, setup: &Setup, call: usize) {
         let call = &mut self.calls[call];
         let mut reports = Vec::new();
-        let outcome = self.cloud.perform(
-            &call.effect,
-            setup.endpoint_at_once,
-            setup.stages,
-            &mut reports,
-        );
+        let outcome = self.cloud.perform(&call.effect, setup, self.now, &mut reports);
         call.answer = Some(outcome);
         self.news.extend(reports.into_iter().map(News::from));
     }
@@ -339,7 +336,11 @@ impl World {
         let node = self.cloud.machines[place].node.clone();
         if vanishes {
             self.cloud.machines.remove(place);
-            self.untold.insert((node, attempt));
+            // Who knows nothing of it has nothing to be told.
+            let known = self.driver.state().nodes.get(&node);
+            if known.is_some_and(|node| node.attempt == attempt) {
+                self.untold.insert((node, attempt));
+            }
         } else {
             self.cloud.machines[place].alive = false;
             self.news.push(News::new(&node, attempt, lost()));

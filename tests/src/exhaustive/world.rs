@@ -125,6 +125,10 @@ pub(super) struct Done {
     pub(super) told: Option<News>,
     pub(super) sent: Vec<PlannedEffect>,
     pub(super) events: Vec<Event>,
+    /// Whether a look was answered.
+    pub(super) looked: bool,
+    /// The slot whose node was to be replaced.
+    pub(super) replaced: Option<LogicalNodeId>,
     /// Whether another process took over.
     pub(super) restarted: bool,
 }
