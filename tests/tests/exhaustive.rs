@@ -17,7 +17,27 @@ fn one_slot() {
         vec![group("w", 0, template("alpha", "one"))],
         vec![],
     ];
+    if std::env::var("TWO").is_ok() {
+    setup.shapes = vec![
+        vec![group("w", 2, template("alpha", "one"))],
+        vec![group("w", 2, template("alpha", "two"))],
+        vec![group("w", 1, template("alpha", "one"))],
+        vec![],
+    ];
+    }
+    if std::env::var("GROUPS").is_ok() {
+    setup.shapes = vec![
+        vec![group("a", 1, template("alpha", "one")), group("b", 1, template("alpha", "one"))],
+        vec![group("a", 1, template("alpha", "two")), group("b", 1, template("alpha", "one"))],
+        vec![group("b", 1, template("alpha", "one"))],
+        vec![],
+    ];
+    }
+    if std::env::var("PACE").is_ok() {
+        setup.pace.max_in_flight = std::num::NonZeroU32::MIN;
+    }
     setup.passes_apart = std::env::var("APART").is_ok();
+    setup.stages = std::env::var("STAGES").is_ok();
     setup.abortable = std::env::var("BLOCKING").is_err();
     setup.endpoint_at_once = std::env::var("LOOKUP").is_err();
     let begun = std::time::Instant::now();

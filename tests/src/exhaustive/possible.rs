@@ -1,6 +1,7 @@
 //! What may happen in a state: all that happens by itself, in any order, and what the budget allows beside it.
 
 use nodewright_core::effect::CommandKind;
+use nodewright_core::id::{LogicalNodeId, NodeAttemptId};
 use nodewright_core::node::{ManagedNode, Stage};
 
 use super::action::{Action, Answer, Fate, Successor, Tag};
@@ -20,6 +21,14 @@ impl World {
         }
         for (place, news) in self.news.iter().enumerate() {
             let tag = news.tag();
+            // An executor tells the end of a call after its outcome, never before.
+            let first = match tag {
+                Tag::Ended(operation) => self.pending(operation).is_none(),
+                _ => true,
+            };
+            if !first {
+                continue;
+            }
             prompt |= !news.late;
             if self.news[..place].iter().all(|other| other.tag() != tag) {
                 actions.push(Action::Deliver(tag));
@@ -97,7 +106,10 @@ impl World {
         if allows(Kind::Losses) {
             for machine in self.cloud.machines.iter().filter(|machine| machine.alive) {
                 let attempt = machine.attempt;
-                actions.extend([Action::Die(attempt), Action::Vanish(attempt), Action::FalseAlarm(attempt)]);
+                actions.extend([Action::Die(attempt), Action::Vanish(attempt)]);
+                if self.is_current(&machine.node, attempt) {
+                    actions.push(Action::FalseAlarm(attempt));
+                }
             }
         }
         if allows(Kind::Executors) && self.executor_up {
@@ -130,18 +142,18 @@ impl World {
         }
     }
 
+    /// Whether the state knows this attempt as the slot's. Of one that it does not know nobody speaks.
+    pub(super) fn is_current(&self, node: &LogicalNodeId, attempt: NodeAttemptId) -> bool {
+        let node = self.driver.state().nodes.get(node);
+        node.is_some_and(|node| node.attempt == attempt)
+    }
+
     /// Whether a report may be lost. What an executor says of an operation whose deadline has passed is its
     /// last word, and reaches the driver: as its executor dies, the next one says it again.
     fn may_be_lost(&self, tag: &Tag) -> bool {
         match tag {
             Tag::Result(operation) => {
-                let mut nodes = self.driver.state().nodes.iter();
-                let mut orphans = self.driver.state().orphans.values();
-                let pending = nodes.find_map(|(_, node)| node.pending.as_ref().filter(|pending| pending.id == *operation));
-                let pending = pending.or_else(|| {
-                    orphans.find_map(|orphan| orphan.pending.as_ref().filter(|pending| pending.id == *operation))
-                });
-                pending.is_none_or(|pending| !pending.expiring)
+                self.pending(*operation).is_none_or(|pending| !pending.expiring)
             }
             Tag::Report(..) => true,
             _ => false,
@@ -194,7 +206,7 @@ impl World {
     }
 }
 
-fn by_hand(id: nodewright_core::id::LogicalNodeId, node: &ManagedNode, actions: &mut Vec<Action>) {
+fn by_hand(id: LogicalNodeId, node: &ManagedNode, actions: &mut Vec<Action>) {
     let lively = node.is_active() && !matches!(node.stage, Stage::Failed | Stage::Destroyed);
     let retry = &node.retry;
     if retry.halted.is_some() || retry.next_effect_at.is_some() || retry.restart_at.is_some() {

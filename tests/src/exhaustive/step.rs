@@ -160,17 +160,10 @@ impl World {
         self.now = self.next_moment().expect("there is a moment to wait for");
         let now = self.now;
         self.cloud.land_due(now);
-        let deadline = |world: &Self, operation: OperationId| {
-            let state = world.driver.state();
-            let nodes = state.nodes.iter().filter_map(|(_, node)| node.pending.as_ref());
-            let orphans = state.orphans.values().filter_map(|orphan| orphan.pending.as_ref());
-            let mut pending = nodes.chain(orphans);
-            pending.find(|pending| pending.id == operation).map(|pending| pending.deadline)
-        };
         let mut due = Vec::new();
         self.driver.due_operations(now, &mut due);
         for due in due {
-            let deadline = deadline(self, due.operation);
+            let deadline = self.pending(due.operation).map(|pending| pending.deadline);
             hold!(
                 "G24",
                 deadline.is_some_and(|deadline| deadline <= now),
@@ -336,9 +329,7 @@ impl World {
         let node = self.cloud.machines[place].node.clone();
         if vanishes {
             self.cloud.machines.remove(place);
-            // Who knows nothing of it has nothing to be told.
-            let known = self.driver.state().nodes.get(&node);
-            if known.is_some_and(|node| node.attempt == attempt) {
+            if self.is_current(&node, attempt) {
                 self.untold.insert((node, attempt));
             }
         } else {

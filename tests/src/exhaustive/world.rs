@@ -11,6 +11,7 @@ use nodewright_core::effect::{CommandKind, EffectResult, Inventory, Outcome, Pla
 use nodewright_core::event::Event;
 use nodewright_core::id::{LogicalNodeId, NodeAttemptId, OperationId};
 use nodewright_core::ledger::{Ledger, Verdict};
+use nodewright_core::node::PendingOperation;
 use nodewright_core::observation::Observation;
 use nodewright_core::state::ClusterState;
 
@@ -269,6 +270,14 @@ impl World {
         self.calls
             .iter()
             .position(|call| call.effect.operation == operation)
+    }
+
+    /// What the state says of an operation that is pending.
+    pub(super) fn pending(&self, operation: OperationId) -> Option<&PendingOperation> {
+        let state = self.driver.state();
+        let nodes = state.nodes.iter().filter_map(|(_, node)| node.pending.as_ref());
+        let orphans = state.orphans.values().filter_map(|orphan| orphan.pending.as_ref());
+        nodes.chain(orphans).find(|pending| pending.id == operation)
     }
 
     /// The next moment at which something happens by itself.
