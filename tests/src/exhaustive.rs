@@ -10,14 +10,14 @@ mod setup;
 mod step;
 mod world;
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 pub use self::action::{Action, Answer, Fate, Successor, Tag};
-pub use self::calm::{MOST, Most};
 use self::calm::{Astray, Calm};
+pub use self::calm::{MOST, Most};
 pub use self::setup::{Budget, Kind, Setup};
 pub use self::world::{Violation, World};
 
@@ -36,6 +36,25 @@ pub struct Visited {
     pub most: Most,
     /// The most attempts that were begun in all.
     pub attempts: u64,
+}
+
+impl fmt::Display for Visited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            states,
+            calm,
+            steps,
+            depth,
+            most,
+            attempts,
+        } = self;
+        write!(
+            f,
+            "{states} states, {calm} of them calm, {steps} steps, at most {depth} deep, {attempts} attempts; after the \
+             last fault at most {} more and {} actions",
+            most.attempts, most.actions
+        )
+    }
 }
 
 #[derive(Debug)]
@@ -88,7 +107,11 @@ impl Search {
         let Ok(tail) = self.calm.follow(&self.setup, world) else {
             return false;
         };
-        let attempts = world.driver.state().next_attempt_id.map_or(0, |next| next.number() as usize - 1);
+        let attempts = world
+            .driver
+            .state()
+            .next_attempt_id
+            .map_or(0, |next| next.number() as usize - 1);
         self.attempts.fetch_max(attempts, Ordering::Relaxed);
         for most in tail {
             self.most_attempts.fetch_max(most.attempts, Ordering::Relaxed);
@@ -104,7 +127,10 @@ impl Search {
 ///
 /// The shortest trace that was found to something that may not be, for people.
 pub fn explore(setup: Setup) -> Result<Visited, String> {
-    assert!(setup.slots().len() <= calm::SLOTS, "slots are counted in an array");
+    assert!(
+        setup.slots().len() <= calm::SLOTS,
+        "slots are counted in an array"
+    );
     let search = Search {
         setup,
         calm: Calm::default(),
@@ -175,7 +201,13 @@ impl Search {
         let mut world = World::new(&self.setup);
         for (place, action) in way.iter().enumerate() {
             if let Some(violation) = world.violation.clone() {
-                return Some((place, Astray { way: Vec::new(), violation }));
+                return Some((
+                    place,
+                    Astray {
+                        way: Vec::new(),
+                        violation,
+                    },
+                ));
             }
             let mut possible = Vec::new();
             world.by_itself(&mut possible);
@@ -185,7 +217,13 @@ impl Search {
             }
         }
         if let Some(violation) = world.violation.clone() {
-            return Some((way.len(), Astray { way: Vec::new(), violation }));
+            return Some((
+                way.len(),
+                Astray {
+                    way: Vec::new(),
+                    violation,
+                },
+            ));
         }
         let astray = Calm::default().follow(&self.setup, &world).err();
         astray.map(|astray| (way.len(), astray))
@@ -203,7 +241,11 @@ impl Search {
                 continue;
             }
             world = world.step(&self.setup, action);
-            let _ = writeln!(text, "{:>4} s  {action}", world.now.duration_since(begun).as_secs());
+            let _ = writeln!(
+                text,
+                "{:>4} s  {action}",
+                world.now.duration_since(begun).as_secs()
+            );
             for event in &world.done.events {
                 let _ = writeln!(text, "          | {}", event.kind);
             }

@@ -147,7 +147,10 @@ impl fmt::Display for Action {
             Self::OpenExecutor => f.write_str("the next executor takes over"),
             Self::Journal => f.write_str("the state is written down"),
             Self::Restart(successor, fate) => {
-                write!(f, "the process dies, its calls: {fate:?}; the next: {successor:?}")
+                write!(
+                    f,
+                    "the process dies, its calls: {fate:?}; the next: {successor:?}"
+                )
             }
             Self::AnswerLook => f.write_str("the look is answered"),
             Self::FailLook => f.write_str("the look fails"),

@@ -39,7 +39,10 @@ impl Most {
 }
 
 /// The most that a slot does after the last thing that went wrong or was asked for.
-pub const MOST: Most = Most { attempts: 1, actions: 40 };
+pub const MOST: Most = Most {
+    attempts: 1,
+    actions: 40,
+};
 
 /// What follows from a state, slot by slot.
 pub(super) type Tail = [Most; SLOTS];
@@ -71,7 +74,9 @@ impl Calm {
     /// How many states it knows.
     pub(super) fn len(&self) -> usize {
         let shards = self.known.iter();
-        shards.map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+        shards
+            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len())
+            .sum()
     }
 
     fn shard(&self, print: u64) -> std::sync::MutexGuard<'_, HashMap<u64, Tail>> {
@@ -106,7 +111,9 @@ impl Calm {
         let measure = |tail: Tail| tail.iter().map(|most| (most.attempts, most.actions)).max();
         let mut actions = Vec::new();
         world.by_itself(&mut actions);
-        let next = actions.into_iter().map(|action| (world.step(setup, &action), action));
+        let next = actions
+            .into_iter()
+            .map(|action| (world.step(setup, &action), action));
         let farthest = next.max_by_key(|(next, _)| {
             let follows = self.get(next.print).unwrap_or_default();
             let did = next.did(setup);
@@ -129,13 +136,19 @@ impl Calm {
         world.by_itself(&mut actions);
         if world.is_at_rest(&actions) {
             let settled = world.check_settled(setup);
-            settled.map_err(|violation| Astray { way: Vec::new(), violation })?;
+            settled.map_err(|violation| Astray {
+                way: Vec::new(),
+                violation,
+            })?;
         }
         on_the_way.insert(world.print);
         let mut tail = Tail::default();
         for action in actions {
             let next = world.step(setup, &action);
-            let astray = |violation| Astray { way: vec![action.clone()], violation };
+            let astray = |violation| Astray {
+                way: vec![action.clone()],
+                violation,
+            };
             if let Some(violation) = &next.violation {
                 return Err(astray(violation.clone()));
             }
@@ -170,15 +183,23 @@ impl World {
         }
         let slots = setup.slots();
         for event in &self.done.events {
-            let begins = matches!(event.kind, EventKind::Inserted { .. } | EventKind::Restarted { .. });
+            let begins = matches!(
+                event.kind,
+                EventKind::Inserted { .. } | EventKind::Restarted { .. }
+            );
             let acts = match &event.kind {
-                EventKind::Dispatched { .. } | EventKind::DeleteBegan { .. } | EventKind::Reaped { .. } => true,
+                EventKind::Dispatched { .. } | EventKind::DeleteBegan { .. } | EventKind::Reaped { .. } => {
+                    true
+                }
                 EventKind::StageReached { stage, .. } => *stage == Stage::Destroyed,
                 // A pass fails an attempt; what is told fails it, too, and is no action.
                 EventKind::AttemptFailed { .. } => self.done.told.is_none(),
                 _ => begins,
             };
-            let slot = event.kind.node().and_then(|node| slots.iter().position(|slot| slot == node));
+            let slot = event
+                .kind
+                .node()
+                .and_then(|node| slots.iter().position(|slot| slot == node));
             if let Some(slot) = slot {
                 did[slot].attempts += u8::from(begins);
                 did[slot].actions += u8::from(acts);
@@ -196,28 +217,61 @@ impl World {
             let node = state.nodes.get(id);
             let halted = node.is_some_and(|node| node.retry.halted.is_some());
             let ready = node.is_some_and(|node| node.is_available(&spec.template) && node.pending.is_none());
-            hold!("G22", ready || halted, "{id} stays as it is: {:?} {node:?}", self.driver.why(id, self.now));
+            hold!(
+                "G22",
+                ready || halted,
+                "{id} stays as it is: {:?} {node:?}",
+                self.driver.why(id, self.now)
+            );
         }
         for (id, node) in state.nodes.iter() {
             let wanted = desired.template_of(&id).is_some();
-            hold!("G22", wanted, "{id} is not wanted, and stays: {:?} {node:?}", self.driver.why(&id, self.now));
+            hold!(
+                "G22",
+                wanted,
+                "{id} is not wanted, and stays: {:?} {node:?}",
+                self.driver.why(&id, self.now)
+            );
         }
-        hold!("G3", self.driver.requeue_at().is_none(), "at rest, and {:?} is waited for", self.driver.requeue_at());
+        hold!(
+            "G3",
+            self.driver.requeue_at().is_none(),
+            "at rest, and {:?} is waited for",
+            self.driver.requeue_at()
+        );
         let surplus = state.orphans.values().all(|orphan| orphan.surplus);
         hold!("G23", surplus, "orphans stay: {:?}", state.orphans);
-        let leases = state.nodes.iter().filter_map(|(_, node)| node.lease.as_ref().map(|lease| lease.id.clone()));
-        let mut held: Vec<_> = leases.chain(state.orphans.keys().map(|key| key.lease.clone())).collect();
-        let mut live: Vec<_> = self.cloud.machines.iter().map(|machine| machine.lease.id.clone()).collect();
+        let leases = state
+            .nodes
+            .iter()
+            .filter_map(|(_, node)| node.lease.as_ref().map(|lease| lease.id.clone()));
+        let mut held: Vec<_> = leases
+            .chain(state.orphans.keys().map(|key| key.lease.clone()))
+            .collect();
+        let mut live: Vec<_> = self
+            .cloud
+            .machines
+            .iter()
+            .map(|machine| machine.lease.id.clone())
+            .collect();
         held.sort();
         live.sort();
-        hold!("G23", held == live, "the state holds {held:?}, and there live {live:?}");
+        hold!(
+            "G23",
+            held == live,
+            "the state holds {held:?}, and there live {live:?}"
+        );
         let mut forced = self.clone();
         forced.driver.trigger();
         forced.done = super::world::Done::default();
         forced.drive(setup)?;
         let before = (state, &self.calls.len());
         let same = (forced.driver.state(), &forced.calls.len()) == before;
-        hold!("G3", same && forced.done.sent.is_empty(), "a forced pass changed something");
+        hold!(
+            "G3",
+            same && forced.done.sent.is_empty(),
+            "a forced pass changed something"
+        );
         Ok(())
     }
 }

@@ -9,7 +9,9 @@ use nodewright_core::effect::{
     Command, Destroyed, EffectError, Inventory, InventoryEntry, Outcome, PlannedEffect,
 };
 use nodewright_core::facts::{AgentId, BootstrapStage, CreatedLease, Endpoint, LeaseFacts, LeaseId};
-use nodewright_core::id::{AttemptIdentity, BootstrapSessionId, LogicalNodeId, NodeAttemptId, RunId, TemplateDigest};
+use nodewright_core::id::{
+    AttemptIdentity, BootstrapSessionId, LogicalNodeId, NodeAttemptId, RunId, TemplateDigest,
+};
 
 use super::setup::Setup;
 
@@ -92,7 +94,10 @@ impl Cloud {
                 if self.machines.iter().find(alive).is_none() {
                     return Outcome::Failed(EffectError::definite("its machine is gone"));
                 }
-                let adopted = self.sessions.iter().find(|session| session.id.attempt() == attempt);
+                let adopted = self
+                    .sessions
+                    .iter()
+                    .find(|session| session.id.attempt() == attempt);
                 if let Some(session) = adopted {
                     return Outcome::BootstrapStarted(session.id);
                 }
@@ -133,7 +138,9 @@ impl Cloud {
     pub(super) fn not_yet(&self, effect: &PlannedEffect, now: Timestamp) -> Option<Outcome> {
         match &effect.command {
             Command::FindLease => {
-                let hidden = self.machine(effect.operation.attempt).filter(|machine| machine.seen_by > now);
+                let hidden = self
+                    .machine(effect.operation.attempt)
+                    .filter(|machine| machine.seen_by > now);
                 hidden.map(|_| Outcome::LeaseFound(None))
             }
             Command::LookupEndpoint(_) => Some(Outcome::EndpointFound(None)),
@@ -147,7 +154,13 @@ impl Cloud {
         self.machines.iter().find(|machine| machine.attempt == attempt)
     }
 
-    fn make(&mut self, node: &LogicalNodeId, attempt: NodeAttemptId, template: TemplateDigest, seen_by: Timestamp) {
+    fn make(
+        &mut self,
+        node: &LogicalNodeId,
+        attempt: NodeAttemptId,
+        template: TemplateDigest,
+        seen_by: Timestamp,
+    ) {
         if self.machine(attempt).is_some() {
             return;
         }

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use nodewright_core::backoff;
 use nodewright_core::decide::DeleteReason;
-use nodewright_core::effect::{Command, CommandKind, Destroyed, Outcome, PlannedEffect};
+use nodewright_core::effect::{Command, CommandKind, Destroyed, FailureKind, Outcome, PlannedEffect};
 use nodewright_core::event::{Event, EventKind};
 use nodewright_core::id::{LogicalNodeId, NodeAttemptId};
 use nodewright_core::node::{ManagedNode, Stage};
@@ -15,9 +16,9 @@ use super::world::{News, Violation, World, hold};
 type Held = Result<(), Violation>;
 
 /// Every rule that a search can break, by number.
-pub(super) const RULES: [&str; 24] = [
-    "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "G14", "G15", "G19", "G20", "G21",
-    "G22", "G23", "G24", "G26", "G29", "G30", "G31", "G32",
+pub(super) const RULES: [&str; 26] = [
+    "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "G14", "G15", "G17", "G19", "G20",
+    "G21", "G22", "G23", "G24", "G26", "G29", "G30", "G31", "G32", "G33",
 ];
 
 impl World {
@@ -37,6 +38,9 @@ impl World {
         self.memories_are_settled(before)?;
         self.cleanup_keeps_its_facts(before)?;
         self.joined_is_proof(before)?;
+        self.backoff_is_kept(before)?;
+        self.cleanup_waits_for_nothing_older(before)?;
+        self.failures_are_counted(setup, before)?;
         self.deleted_for_a_reason(before)
     }
 
@@ -54,14 +58,30 @@ impl World {
     /// G4: an attempt that fills a slot is above all that were made before, and below the allocator.
     pub(super) fn check_attempts(&mut self, events: &[Event]) -> Held {
         for event in events {
-            let (EventKind::Inserted { attempt, .. } | EventKind::Restarted { attempt, .. }) = &event.kind else {
+            let (EventKind::Inserted { attempt, .. } | EventKind::Restarted { attempt, .. }) = &event.kind
+            else {
                 continue;
             };
-            hold!("G4", *attempt > self.allocated, "attempt {attempt} was made after {}", self.allocated);
+            hold!(
+                "G32",
+                self.driver.state().looks_done(),
+                "attempt {attempt} begins before the first look is done"
+            );
+            hold!(
+                "G4",
+                *attempt > self.allocated,
+                "attempt {attempt} was made after {}",
+                self.allocated
+            );
             self.allocated = *attempt;
         }
         let next = self.driver.state().next_attempt_id;
-        hold!("G4", next.is_some_and(|next| next > self.allocated), "{next:?} is next after {}", self.allocated);
+        hold!(
+            "G4",
+            next.is_some_and(|next| next > self.allocated),
+            "{next:?} is next after {}",
+            self.allocated
+        );
         Ok(())
     }
 
@@ -79,11 +99,23 @@ impl World {
                     operation.attempt == key.attempt && operation.sequence < orphan.next_sequence,
                     "orphan {key} has {operation} pending"
                 );
-                hold!("G9", pending.insert(key.attempt), "attempt {} has two operations pending", key.attempt);
+                hold!(
+                    "G9",
+                    pending.insert(key.attempt),
+                    "attempt {} has two operations pending",
+                    key.attempt
+                );
             }
-            let node = state.nodes.get(&key.node).filter(|node| node.attempt == key.attempt);
+            let node = state
+                .nodes
+                .get(&key.node)
+                .filter(|node| node.attempt == key.attempt);
             let lease = node.and_then(|node| node.lease.as_ref());
-            hold!("G7", lease.is_none_or(|lease| lease.id != key.lease), "{key} is an orphan and held");
+            hold!(
+                "G7",
+                lease.is_none_or(|lease| lease.id != key.lease),
+                "{key} is an orphan and held"
+            );
         }
         Ok(())
     }
@@ -94,7 +126,12 @@ impl World {
         let mut at_work = BTreeSet::new();
         for call in &self.calls {
             let operation = call.effect.operation;
-            hold!("G9", at_work.insert(operation.attempt), "two calls of attempt {} are at work", operation.attempt);
+            hold!(
+                "G9",
+                at_work.insert(operation.attempt),
+                "two calls of attempt {} are at work",
+                operation.attempt
+            );
             let waits = |node: &ManagedNode| {
                 let pending = node.pending.as_ref().map(|pending| pending.id);
                 let unended = node.unended.as_ref().map(|call| call.operation);
@@ -103,10 +140,20 @@ impl World {
             let node = state.nodes.get(&call.effect.node).is_some_and(waits);
             let mut orphans = state.orphans.values();
             let orphan = orphans.any(|orphan| {
-                orphan.pending.as_ref().is_some_and(|pending| pending.id == operation)
-                    || orphan.unended.as_ref().is_some_and(|call| call.operation == operation)
+                orphan
+                    .pending
+                    .as_ref()
+                    .is_some_and(|pending| pending.id == operation)
+                    || orphan
+                        .unended
+                        .as_ref()
+                        .is_some_and(|call| call.operation == operation)
             });
-            hold!("G9", node || orphan, "nobody waits for {operation}, and its call is at work");
+            hold!(
+                "G9",
+                node || orphan,
+                "nobody waits for {operation}, and its call is at work"
+            );
         }
         Ok(())
     }
@@ -116,7 +163,13 @@ impl World {
         let mut slots: BTreeMap<&LogicalNodeId, NodeAttemptId> = BTreeMap::new();
         for machine in &self.cloud.machines {
             let other = slots.insert(&machine.node, machine.attempt);
-            hold!("G10", other.is_none(), "{} has machines of attempts {} and {other:?}", machine.node, machine.attempt);
+            hold!(
+                "G10",
+                other.is_none(),
+                "{} has machines of attempts {} and {other:?}",
+                machine.node,
+                machine.attempt
+            );
         }
         Ok(())
     }
@@ -138,8 +191,13 @@ impl World {
             })
         };
         for machine in &self.cloud.machines {
-            let node = state.nodes.get(&machine.node).filter(|node| node.attempt == machine.attempt);
-            let held = node.and_then(|node| node.lease.as_ref()).is_some_and(|lease| lease.id == machine.lease.id);
+            let node = state
+                .nodes
+                .get(&machine.node)
+                .filter(|node| node.attempt == machine.attempt);
+            let held = node
+                .and_then(|node| node.lease.as_ref())
+                .is_some_and(|lease| lease.id == machine.lease.id);
             let orphan = state.orphans.keys().any(|key| key.lease == machine.lease.id);
             hold!(
                 "G23",
@@ -164,14 +222,30 @@ impl World {
     /// G11 and G14: of an attempt that is destroyed nothing lives or is at work, but for its known orphans.
     fn what_is_destroyed_is_gone(&self) -> Held {
         let state = self.driver.state();
-        for (id, node) in state.nodes.iter().filter(|(_, node)| node.stage == Stage::Destroyed) {
+        for (id, node) in state
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.stage == Stage::Destroyed)
+        {
             let attempt = node.attempt;
             let orphan = state.orphans.keys().any(|key| key.attempt == attempt);
             let machine = self.cloud.machine(attempt).is_some();
             let late = self.cloud.late.iter().any(|late| late.attempt == attempt);
-            hold!("G14", orphan || !(machine || late), "attempt {attempt} of {id} is destroyed, and not gone");
-            let session = self.cloud.sessions.iter().any(|session| session.id.attempt() == attempt);
-            hold!("G14", !session, "attempt {attempt} of {id} is destroyed, and its session lives");
+            hold!(
+                "G14",
+                orphan || !(machine || late),
+                "attempt {attempt} of {id} is destroyed, and not gone"
+            );
+            let session = self
+                .cloud
+                .sessions
+                .iter()
+                .any(|session| session.id.attempt() == attempt);
+            hold!(
+                "G14",
+                !session,
+                "attempt {attempt} of {id} is destroyed, and its session lives"
+            );
         }
         Ok(())
     }
@@ -200,9 +274,17 @@ impl World {
                 continue;
             }
             let retry = &node.retry;
-            hold!("G26", node.lease.is_none() || retry.ready_by.is_some(), "{id} may take for ever to get ready");
+            hold!(
+                "G26",
+                node.lease.is_none() || retry.ready_by.is_some(),
+                "{id} may take for ever to get ready"
+            );
             let live = node.active_bootstrap.is_some() && node.join.is_none();
-            hold!("G26", !live || retry.stall_at.is_some(), "the session of {id} may be silent for ever");
+            hold!(
+                "G26",
+                !live || retry.stall_at.is_some(),
+                "the session of {id} may be silent for ever"
+            );
         }
         Ok(())
     }
@@ -212,7 +294,12 @@ impl World {
         for (id, node) in self.driver.state().nodes.iter() {
             let Some(pending) = &node.pending else { continue };
             let exact = pending.dispatched_at.checked_add(setup.policy.operation_timeout);
-            hold!("G24", exact.is_ok_and(|at| at == pending.deadline), "{} of {id} expires at another moment", pending.id);
+            hold!(
+                "G24",
+                exact.is_ok_and(|at| at == pending.deadline),
+                "{} of {id} expires at another moment",
+                pending.id
+            );
             let missed = pending.deadline <= self.now && !pending.expiring;
             hold!("G24", !missed, "{} of {id} should have expired", pending.id);
         }
@@ -224,7 +311,12 @@ impl World {
         let state = self.driver.state();
         let live = state.nodes.len() + state.orphans.len() + self.calls.len();
         // Who is retired is told by the next pass.
-        hold!("G30", !self.passed || self.ledger.len() <= live, "the ledger knows {}, and {live} live", self.ledger.len());
+        hold!(
+            "G30",
+            !self.passed || self.ledger.len() <= live,
+            "the ledger knows {}, and {live} live",
+            self.ledger.len()
+        );
         Ok(())
     }
 
@@ -235,9 +327,15 @@ impl World {
             let node = state.nodes.get(&spec.id);
             node.is_some_and(|node| node.is_available(&spec.template) && node.pending.is_none())
         });
-        let nothing_else = state.nodes.iter().all(|(id, _)| desired.template_of(&id).is_some());
+        let nothing_else = state
+            .nodes
+            .iter()
+            .all(|(id, _)| desired.template_of(&id).is_some());
         let orphaned = state.orphans.iter().any(|(key, _)| {
-            let node = state.nodes.get(&key.node).filter(|node| node.attempt == key.attempt);
+            let node = state
+                .nodes
+                .get(&key.node)
+                .filter(|node| node.attempt == key.attempt);
             node.is_none_or(|node| node.stage == Stage::Destroyed)
         });
         let evaluated = state.observed_generation == desired.generation();
@@ -258,15 +356,35 @@ impl World {
         }
         for (id, was) in before.driver.state().nodes.iter() {
             let Some(call) = &was.retry.create else { continue };
-            let is = self.driver.state().nodes.get(&id).filter(|node| node.attempt == was.attempt);
+            let is = self
+                .driver
+                .state()
+                .nodes
+                .get(&id)
+                .filter(|node| node.attempt == was.attempt);
             let found_absent = self.found_absent(&id, was);
             let Some(is) = is else {
-                hold!("G15", found_absent, "{} of {id} is forgotten with its attempt", call.operation);
+                hold!(
+                    "G15",
+                    found_absent,
+                    "{} of {id} is forgotten with its attempt",
+                    call.operation
+                );
                 continue;
             };
             let settled = is.lease.is_some() || found_absent;
-            hold!("G15", is.retry.create.is_some() || settled, "{} of {id} is forgotten", call.operation);
-            hold!("G15", is.retry.create.is_none() || is.stage != Stage::Destroyed, "{id} is destroyed, {} being open", call.operation);
+            hold!(
+                "G15",
+                is.retry.create.is_some() || settled,
+                "{} of {id} is forgotten",
+                call.operation
+            );
+            hold!(
+                "G15",
+                is.retry.create.is_none() || is.stage != Stage::Destroyed,
+                "{id} is destroyed, {} being open",
+                call.operation
+            );
         }
         Ok(())
     }
@@ -279,7 +397,10 @@ impl World {
                     if was.pending.as_ref().is_some_and(|pending| pending.id == *operation)
             )
         };
-        self.done.told.as_ref().is_some_and(|news| news.node == *id && found(news))
+        self.done
+            .told
+            .as_ref()
+            .is_some_and(|news| news.node == *id && found(news))
     }
 
     /// G12: what is being cleaned up keeps its lease until that is gone.
@@ -290,14 +411,28 @@ impl World {
         let gone = |news: &News| {
             matches!(
                 &news.observation,
-                Observation::Finished { outcome: Outcome::LeaseDestroyed(Destroyed::Gone), .. }
+                Observation::Finished {
+                    outcome: Outcome::LeaseDestroyed(Destroyed::Gone),
+                    ..
+                }
             )
         };
         for (id, was) in before.driver.state().nodes.iter() {
             let Some(lease) = &was.lease else { continue };
-            let is = self.driver.state().nodes.get(&id).filter(|node| node.attempt == was.attempt);
-            let kept = is.and_then(|node| node.lease.as_ref()).is_some_and(|is| is.id == lease.id);
-            let destroyed = self.done.told.as_ref().is_some_and(|news| news.node == id && gone(news));
+            let is = self
+                .driver
+                .state()
+                .nodes
+                .get(&id)
+                .filter(|node| node.attempt == was.attempt);
+            let kept = is
+                .and_then(|node| node.lease.as_ref())
+                .is_some_and(|is| is.id == lease.id);
+            let destroyed = self
+                .done
+                .told
+                .as_ref()
+                .is_some_and(|news| news.node == id && gone(news));
             hold!("G12", kept || destroyed, "{id} forgot {}", lease.id);
         }
         Ok(())
@@ -307,7 +442,8 @@ impl World {
     fn joined_is_proof(&self, before: &Self) -> Held {
         let told_lost = |news: &News| matches!(news.observation, Observation::NodeLost { .. });
         let lost = self.done.told.as_ref().is_some_and(told_lost);
-        let dead = |attempt| self.done.looked && self.cloud.machine(attempt).is_some_and(|machine| !machine.alive);
+        let dead =
+            |attempt| self.done.looked && self.cloud.machine(attempt).is_some_and(|machine| !machine.alive);
         for (id, was) in before.driver.state().nodes.iter() {
             if was.join.is_none() || !lively(was) || !self.same_process() {
                 continue;
@@ -316,18 +452,159 @@ impl World {
             let failed = self.done.events.iter().find(|event| {
                 matches!(&event.kind, EventKind::AttemptFailed { attempt, .. } if *attempt == was.attempt)
             });
-            let is = self.driver.state().nodes.get(&id).filter(|node| node.attempt == was.attempt);
+            let is = self
+                .driver
+                .state()
+                .nodes
+                .get(&id)
+                .filter(|node| node.attempt == was.attempt);
             let failed = failed.is_some() || is.is_some_and(|node| node.stage == Stage::Failed);
-            hold!("G33", !failed || lost || overdue || dead(was.attempt), "attempt {} of {id} had joined, and failed", was.attempt);
+            hold!(
+                "G33",
+                !failed || lost || overdue || dead(was.attempt),
+                "attempt {} of {id} had joined, and failed",
+                was.attempt
+            );
         }
         Ok(())
+    }
+
+    /// G17: a failed attempt is not replaced before its backoff is over, unless its spec changed or somebody
+    /// asked.
+    fn backoff_is_kept(&self, before: &Self) -> Held {
+        for event in &self.done.events {
+            let EventKind::Restarted { node, from, .. } = &event.kind else {
+                continue;
+            };
+            let was = before
+                .driver
+                .state()
+                .nodes
+                .get(node)
+                .filter(|node| node.attempt == *from);
+            let spec = self.driver.desired().template_of(node);
+            let asked = self.done.retried.as_ref() == Some(node);
+            if asked || !was.is_some_and(|was| spec.is_some_and(|spec| was.is_made_from(spec))) {
+                continue;
+            }
+            let failed = self.done.events.iter().find_map(|event| match &event.kind {
+                EventKind::AttemptFailed {
+                    attempt, restart_at, ..
+                } if attempt == from => *restart_at,
+                _ => None,
+            });
+            let restart_at = failed.or(was.and_then(|was| was.retry.restart_at));
+            hold!(
+                "G17",
+                restart_at.is_none_or(|at| at <= self.now),
+                "attempt {from} of {node} is replaced, and was to wait until {restart_at:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// G17: what arrives for an operation that began before the delete sets no new wait. These commands are sent
+    /// for nothing that is being deleted.
+    fn cleanup_waits_for_nothing_older(&self, before: &Self) -> Held {
+        let Some((news, was, is)) = self.answered(before) else {
+            return Ok(());
+        };
+        let kind = was.pending.as_ref().map(|pending| pending.kind);
+        let older = matches!(
+            kind,
+            Some(
+                CommandKind::CreateLease
+                    | CommandKind::LookupEndpoint
+                    | CommandKind::StartBootstrap
+                    | CommandKind::ObserveConvergence
+            )
+        );
+        let waits = is.retry.next_effect_at.filter(|at| *at > self.now);
+        let new = waits.is_some() && waits != was.retry.next_effect_at;
+        hold!(
+            "G17",
+            was.is_active() || !older || !new,
+            "{} makes cleanup of {} wait",
+            news.observation,
+            news.node
+        );
+        Ok(())
+    }
+
+    /// G17: a failure is counted once, and waited for as long as the policy says.
+    fn failures_are_counted(&self, setup: &Setup, before: &Self) -> Held {
+        let Some((news, was, is)) = self.answered(before) else {
+            return Ok(());
+        };
+        let (
+            Observation::Finished {
+                outcome: Outcome::Failed(error),
+                ..
+            },
+            Some(pending),
+        ) = (&news.observation, &was.pending)
+        else {
+            return Ok(());
+        };
+        let counted = matches!(
+            pending.kind,
+            CommandKind::CreateLease | CommandKind::FindLease | CommandKind::LookupEndpoint
+        );
+        if !counted || !lively(was) || !lively(is) || error.kind != FailureKind::Definite {
+            return Ok(());
+        }
+        let count = |node: &ManagedNode| {
+            node.retry
+                .failures
+                .get(&pending.kind)
+                .copied()
+                .unwrap_or_default()
+        };
+        let run = &self.driver.state().run_id;
+        let delay = backoff(&setup.policy, run, is.attempt, count(is));
+        hold!(
+            "G17",
+            count(is) == count(was) + 1,
+            "{} of {} was counted {} times",
+            pending.id,
+            news.node,
+            count(is) - count(was)
+        );
+        let waits = is.retry.next_effect_at;
+        hold!(
+            "G17",
+            waits == Some(self.after(delay)),
+            "{} waits until {waits:?}, and {delay:?} are due",
+            news.node
+        );
+        Ok(())
+    }
+
+    /// The result that was told, and its node as it was and is, if it was waited for and the node still is.
+    fn answered<'a>(&'a self, before: &'a Self) -> Option<(&'a News, &'a ManagedNode, &'a ManagedNode)> {
+        let news = self.done.told.as_ref()?;
+        let Observation::Finished { operation, .. } = &news.observation else {
+            return None;
+        };
+        let was = before.driver.state().nodes.get(&news.node)?;
+        let is = self.driver.state().nodes.get(&news.node)?;
+        let waited = was
+            .pending
+            .as_ref()
+            .is_some_and(|pending| pending.id == *operation);
+        (waited && is.attempt == was.attempt).then_some((news, was, is))
     }
 
     /// G21: what the shape wants as it is, is not taken down because it is not wanted.
     fn deleted_for_a_reason(&self, before: &Self) -> Held {
         let desired = self.driver.desired();
         for event in &self.done.events {
-            let EventKind::DeleteBegan { node, attempt, reason } = &event.kind else {
+            let EventKind::DeleteBegan {
+                node,
+                attempt,
+                reason,
+            } = &event.kind
+            else {
                 continue;
             };
             let wanted = desired.template_of(node);
@@ -335,13 +612,19 @@ impl World {
             let was = state.nodes.get(node).filter(|was| was.attempt == *attempt);
             let holds = match reason {
                 DeleteReason::Undesired => wanted.is_none(),
-                DeleteReason::Drifted => was.is_none_or(|was| wanted.is_some_and(|spec| !was.is_made_from(spec))),
+                DeleteReason::Drifted => {
+                    was.is_none_or(|was| wanted.is_some_and(|spec| !was.is_made_from(spec)))
+                }
                 DeleteReason::Replaced => {
                     was.is_some_and(|was| was.retry.replace) || self.done.replaced.as_ref() == Some(node)
                 }
                 _ => true,
             };
-            hold!("G21", holds, "attempt {attempt} of {node} is taken down, it is said: {reason}");
+            hold!(
+                "G21",
+                holds,
+                "attempt {attempt} of {node} is taken down, it is said: {reason}"
+            );
         }
         Ok(())
     }
@@ -349,29 +632,72 @@ impl World {
     /// G8: what was sent is recorded. G14: find, cancel, destroy. G30: a command is not repeated at once.
     pub(super) fn check_sent(&mut self, setup: &Setup, sent: &[PlannedEffect]) -> Held {
         for effect in sent {
-            let PlannedEffect { node, operation, command, .. } = effect;
+            let PlannedEffect {
+                node,
+                operation,
+                command,
+                ..
+            } = effect;
             let state = self.driver.state();
-            let own = state.nodes.get(node).filter(|node| node.attempt == operation.attempt);
-            let pending = own.and_then(|node| node.pending.as_ref()).is_some_and(|pending| pending.id == *operation);
+            let own = state
+                .nodes
+                .get(node)
+                .filter(|node| node.attempt == operation.attempt);
+            let pending = own
+                .and_then(|node| node.pending.as_ref())
+                .is_some_and(|pending| pending.id == *operation);
             let mut orphans = state.orphans.values();
-            let orphan = orphans.any(|orphan| orphan.pending.as_ref().is_some_and(|pending| pending.id == *operation));
-            hold!("G8", pending || orphan, "{operation} was sent, and is not recorded");
+            let orphan = orphans.any(|orphan| {
+                orphan
+                    .pending
+                    .as_ref()
+                    .is_some_and(|pending| pending.id == *operation)
+            });
+            hold!(
+                "G8",
+                pending || orphan,
+                "{operation} was sent, and is not recorded"
+            );
             if let Some(own) = own.filter(|_| pending) {
                 let open = own.retry.create.is_some() && command.kind() != CommandKind::FindLease;
-                hold!("G15", !open, "{} was sent for {node}, a create being open", command.kind());
+                hold!(
+                    "G15",
+                    !open,
+                    "{} was sent for {node}, a create being open",
+                    command.kind()
+                );
                 let session = own.active_bootstrap.is_some() || own.retry.start.is_some();
                 let tried = own.retry.failed_cancels >= setup.policy.cancel_attempts;
                 let destroys = matches!(command, Command::DestroyLease(_));
-                hold!("G14", !destroys || tried || !session, "the lease of {node} is destroyed before its session is ended");
-                hold!("G32", !matches!(command, Command::CreateLease(_)) || state.looks_done(), "{node} is made before the first look is done");
+                hold!(
+                    "G14",
+                    !destroys || tried || !session,
+                    "the lease of {node} is destroyed before its session is ended"
+                );
+                hold!(
+                    "G32",
+                    !matches!(command, Command::CreateLease(_)) || state.looks_done(),
+                    "{node} is made before the first look is done"
+                );
             }
             let kind = command.kind();
             let last = self.last_sent.insert(operation.attempt, (kind, self.now));
             let soonest = last.filter(|(last, _)| *last == kind && pending);
             let soonest = soonest.map(|(_, at)| at.checked_add(setup.net(kind)).expect("traces are short"));
-            hold!("G30", soonest.is_none_or(|at| at <= self.now), "{kind} was sent again for attempt {} at once", operation.attempt);
+            hold!(
+                "G30",
+                soonest.is_none_or(|at| at <= self.now),
+                "{kind} was sent again for attempt {} at once",
+                operation.attempt
+            );
         }
-        let attempts: BTreeSet<NodeAttemptId> = self.driver.state().nodes.iter().map(|(_, node)| node.attempt).collect();
+        let attempts: BTreeSet<NodeAttemptId> = self
+            .driver
+            .state()
+            .nodes
+            .iter()
+            .map(|(_, node)| node.attempt)
+            .collect();
         self.last_sent.retain(|attempt, _| attempts.contains(attempt));
         Ok(())
     }
@@ -389,7 +715,12 @@ impl World {
             && driver.state() == self.driver.state()
             && driver.summary().stale == stale + 1;
         // A lease that a destroyed attempt is told of is looked after again: it may be another one.
-        hold!("G6", unchanged || folded == Folded::Orphaned, "{} was told twice, and was {folded:?}", news.observation);
+        hold!(
+            "G6",
+            unchanged || folded == Folded::Orphaned,
+            "{} was told twice, and was {folded:?}",
+            news.observation
+        );
         Ok(())
     }
 

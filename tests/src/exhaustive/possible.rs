@@ -73,7 +73,11 @@ impl World {
     pub(super) fn is_at_rest(&self, actions: &[Action]) -> bool {
         actions.iter().all(|action| match action {
             Action::Deliver(tag) => self.news.iter().all(|news| news.tag() != *tag || news.late),
-            Action::Join(id) => self.cloud.sessions.iter().any(|session| session.id == *id && session.silent),
+            Action::Join(id) => self
+                .cloud
+                .sessions
+                .iter()
+                .any(|session| session.id == *id && session.silent),
             _ => false,
         })
     }
@@ -152,9 +156,7 @@ impl World {
     /// last word, and reaches the driver: as its executor dies, the next one says it again.
     fn may_be_lost(&self, tag: &Tag) -> bool {
         match tag {
-            Tag::Result(operation) => {
-                self.pending(*operation).is_none_or(|pending| !pending.expiring)
-            }
+            Tag::Result(operation) => self.pending(*operation).is_none_or(|pending| !pending.expiring),
             Tag::Report(..) => true,
             _ => false,
         }
@@ -197,7 +199,9 @@ impl World {
         let open = |call: &&Running| call.answer.is_none() && call.fate != Some(Fate::Later);
         let any = self.calls.iter().any(|call| open(&call));
         let creates = self.calls.iter().filter(open);
-        let create = creates.map(|call| call.effect.command.kind()).any(|kind| kind == CommandKind::CreateLease);
+        let create = creates
+            .map(|call| call.effect.command.kind())
+            .any(|kind| kind == CommandKind::CreateLease);
         FATES.into_iter().filter(move |fate| match fate {
             Fate::Without => true,
             Fate::Applied => any,

@@ -91,7 +91,9 @@ pub(super) fn of(world: &World, setup: &Setup) -> u64 {
     (shape, caught_up, executor_up, passed, allocated, untold).hash(hasher);
     if let Some(attempts) = driver.state().next_attempt_id {
         for attempt in 1..attempts.number() {
-            ledger.latest(nodewright_core::id::NodeAttemptId::new(attempt)).hash(hasher);
+            ledger
+                .latest(nodewright_core::id::NodeAttemptId::new(attempt))
+                .hash(hasher);
         }
     }
     for machine in &cloud.machines {

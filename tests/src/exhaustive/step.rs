@@ -143,6 +143,7 @@ impl World {
             Action::Shape(place) => return self.reshape(setup, *place),
             Action::Retry(node) => {
                 self.driver.retry(node);
+                self.done.retried = Some(node.clone());
                 self.passed = false;
             }
             Action::Replace(node) => {
@@ -202,7 +203,9 @@ impl World {
 
     pub(super) fn take_news(&mut self, tag: &Tag) -> News {
         let named = |late: bool| move |news: &News| news.tag() == *tag && news.late == late;
-        let mut places = [false, true].into_iter().filter_map(|late| self.news.iter().position(named(late)));
+        let mut places = [false, true]
+            .into_iter()
+            .filter_map(|late| self.news.iter().position(named(late)));
         let place = places.next().expect("there is such news");
         self.news.remove(place)
     }
@@ -247,9 +250,7 @@ impl World {
     fn fail(&mut self, setup: &Setup, operation: OperationId, answer: Answer) -> Stepped {
         let error = match answer {
             Answer::Definite => EffectError::definite("it said no"),
-            Answer::Throttled => {
-                EffectError::throttled("slow down", Some(std::time::Duration::from_secs(3)))
-            }
+            Answer::Throttled => EffectError::throttled("slow down", Some(std::time::Duration::from_secs(3))),
             Answer::Fatal => EffectError::fatal("never"),
             Answer::Ambiguous(fate) => {
                 let call = self.call(operation).expect("it is at work");
@@ -278,7 +279,8 @@ impl World {
         };
         match completion {
             Completion::Report(result) => {
-                let ambiguous = matches!(&result.outcome, Outcome::Failed(error) if error.kind == FailureKind::Ambiguous);
+                let ambiguous =
+                    matches!(&result.outcome, Outcome::Failed(error) if error.kind == FailureKind::Ambiguous);
                 let as_told = match &answered {
                     Some(answered) if !call.cancelled => *answered == result.outcome,
                     _ => ambiguous,
@@ -379,7 +381,10 @@ impl World {
         }
         self.news.extend(restart.report.into_iter().map(News::from));
         for operation in restart.refused {
-            let (node, _) = pending.iter().find(|(_, of)| *of == operation).expect("it is pending");
+            let (node, _) = pending
+                .iter()
+                .find(|(_, of)| *of == operation)
+                .expect("it is pending");
             let reason = "the executor is restarting".into();
             let refused = Observation::Refused { operation, reason };
             self.news.push(News::new(node, operation.attempt, refused));
@@ -453,7 +458,11 @@ impl World {
         }
         let shape = setup.shape(place, generation + 1);
         let accepted = self.driver.update_desired(shape, self.now);
-        hold!("G20", accepted.is_ok(), "the latest shape was refused: {accepted:?}");
+        hold!(
+            "G20",
+            accepted.is_ok(),
+            "the latest shape was refused: {accepted:?}"
+        );
         self.shape = place;
         self.passed = false;
         Ok(())

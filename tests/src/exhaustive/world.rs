@@ -130,6 +130,8 @@ pub(super) struct Done {
     pub(super) looked: bool,
     /// The slot whose node was to be replaced.
     pub(super) replaced: Option<LogicalNodeId>,
+    /// The slot that was to be tried again.
+    pub(super) retried: Option<LogicalNodeId>,
     /// Whether another process took over.
     pub(super) restarted: bool,
 }
@@ -261,8 +263,11 @@ impl World {
             });
         }
         let pending = self.driver.pending_at(&Setup::provider());
-        self.lost
-            .retain(|result| pending.iter().any(|(_, operation)| *operation == result.operation));
+        self.lost.retain(|result| {
+            pending
+                .iter()
+                .any(|(_, operation)| *operation == result.operation)
+        });
         Ok(())
     }
 
@@ -276,7 +281,10 @@ impl World {
     pub(super) fn pending(&self, operation: OperationId) -> Option<&PendingOperation> {
         let state = self.driver.state();
         let nodes = state.nodes.iter().filter_map(|(_, node)| node.pending.as_ref());
-        let orphans = state.orphans.values().filter_map(|orphan| orphan.pending.as_ref());
+        let orphans = state
+            .orphans
+            .values()
+            .filter_map(|orphan| orphan.pending.as_ref());
         nodes.chain(orphans).find(|pending| pending.id == operation)
     }
 
