@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 pub use self::action::{Action, Answer, Fate, Successor, Tag};
+pub use self::calm::Most;
 use self::calm::{Astray, Calm};
-pub use self::calm::{MOST, Most};
 pub use self::setup::{Budget, Kind, Setup};
 pub use self::world::{Violation, World};
 
@@ -225,7 +225,7 @@ impl Search {
                 },
             ));
         }
-        let astray = Calm::default().follow(&self.setup, &world).err();
+        let astray = self.calm.follow(&self.setup, &world).err();
         astray.map(|astray| (way.len(), astray))
     }
 
@@ -251,7 +251,7 @@ impl Search {
             }
         }
         let violation = world.violation.clone().or_else(|| {
-            let astray = Calm::default().follow(&self.setup, &world).err();
+            let astray = self.calm.follow(&self.setup, &world).err();
             astray.map(|astray| astray.violation)
         });
         if let Some(violation) = violation {

@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU32;
 
-use nodewright_conformance::exhaustive::{Budget, MOST, Setup, explore};
+use nodewright_conformance::exhaustive::{Budget, Setup, explore};
 use nodewright_conformance::{group, template};
 use nodewright_core::shape::NodeGroupSpec;
 
@@ -48,7 +48,6 @@ fn visit(setup: Setup, least: usize) {
     let name = setup.name;
     let visited = explore(setup).unwrap_or_else(|broken| panic!("{broken}"));
     println!("{name}: {visited}");
-    assert!(visited.most.attempts <= MOST.attempts && visited.most.actions <= MOST.actions);
     assert!(
         visited.states >= least,
         "{name}: {visited}, and {least} states were to be visited at least"

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
+use nodewright_core::decide::Overdue;
 use nodewright_core::event::EventKind;
 use nodewright_core::node::Stage;
 
@@ -37,12 +38,6 @@ impl Most {
         }
     }
 }
-
-/// The most that a slot does after the last thing that went wrong or was asked for.
-pub const MOST: Most = Most {
-    attempts: 1,
-    actions: 40,
-};
 
 /// What follows from a state, slot by slot.
 pub(super) type Tail = [Most; SLOTS];
@@ -95,9 +90,10 @@ impl Calm {
             Some(tail) => tail,
             None => self.walk(setup, world, &mut HashSet::new())?,
         };
+        let bound = setup.most();
         for most in tail {
-            if most.attempts > MOST.attempts || most.actions > MOST.actions {
-                let what = format!("a slot may still do {most:?}, and {MOST:?} is the bound");
+            if most.attempts > bound.attempts || most.actions > bound.actions {
+                let what = format!("a slot may still do {most:?}, and {bound:?} is the bound");
                 let violation = Violation { rule: "G22", what };
                 let way = self.farthest(setup, world);
                 return Err(Astray { way, violation });
@@ -182,6 +178,7 @@ impl World {
             return did;
         }
         let slots = setup.slots();
+        let overdue = [Overdue::Ready, Overdue::Stall, Overdue::Join].map(|overdue| overdue.to_string());
         for event in &self.done.events {
             let begins = matches!(
                 event.kind,
@@ -192,8 +189,10 @@ impl World {
                     true
                 }
                 EventKind::StageReached { stage, .. } => *stage == Stage::Destroyed,
-                // A pass fails an attempt; what is told fails it, too, and is no action.
-                EventKind::AttemptFailed { .. } => self.done.told.is_none(),
+                // What is told fails an attempt, too, and is no action.
+                EventKind::AttemptFailed { reason, .. } => {
+                    overdue.iter().any(|overdue| **overdue == **reason)
+                }
                 _ => begins,
             };
             let slot = event

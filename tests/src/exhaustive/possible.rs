@@ -1,5 +1,6 @@
 //! What may happen in a state: all that happens by itself, in any order, and what the budget allows beside it.
 
+use jiff::Timestamp;
 use nodewright_core::effect::CommandKind;
 use nodewright_core::id::{LogicalNodeId, NodeAttemptId};
 use nodewright_core::node::{ManagedNode, Stage};
@@ -141,7 +142,7 @@ impl World {
         }
         if allows(Kind::Hands) {
             for (id, node) in self.driver.state().nodes.iter() {
-                by_hand(id, node, actions);
+                by_hand(id, node, self.now, actions);
             }
         }
     }
@@ -210,10 +211,12 @@ impl World {
     }
 }
 
-fn by_hand(id: LogicalNodeId, node: &ManagedNode, actions: &mut Vec<Action>) {
+fn by_hand(id: LogicalNodeId, node: &ManagedNode, now: Timestamp, actions: &mut Vec<Action>) {
     let lively = node.is_active() && !matches!(node.stage, Stage::Failed | Stage::Destroyed);
     let retry = &node.retry;
-    if retry.halted.is_some() || retry.next_effect_at.is_some() || retry.restart_at.is_some() {
+    let waits = [retry.next_effect_at, retry.restart_at];
+    let waits = waits.into_iter().flatten().any(|at| at > now);
+    if retry.halted.is_some() || waits || retry.failed_attempts > 0 || !retry.failures.is_empty() {
         actions.push(Action::Retry(id.clone()));
     }
     if lively && !retry.replace {

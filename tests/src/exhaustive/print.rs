@@ -13,12 +13,10 @@ use super::world::{Looking, World};
 
 /// A hasher to which moments are distances from now.
 ///
-/// A moment hashes its seconds as the one `i64` that anything here hashes. Whatever lies further back than
-/// anything looks back lies equally far back.
+/// A moment hashes its seconds as an `i64`, and nothing else that is hashed here is one.
 struct FromNow {
     inner: DefaultHasher,
     now: i64,
-    horizon: i64,
 }
 
 impl Hasher for FromNow {
@@ -43,18 +41,15 @@ impl Hasher for FromNow {
     }
 
     fn write_i64(&mut self, seconds: i64) {
-        self.inner.write_i64((seconds - self.now).max(-self.horizon));
+        self.inner.write_i64(seconds - self.now);
     }
 }
 
 /// Hashes what a state looks like from now; all of it but the budget.
 pub(super) fn of(world: &World, setup: &Setup) -> u64 {
-    let policy = &setup.policy;
-    let horizon = policy.operation_timeout + policy.abort_grace + setup.visibility + policy.startup_timeout;
     let fresh = || FromNow {
         inner: DefaultHasher::new(),
         now: world.now.as_second(),
-        horizon: i64::try_from(horizon.as_secs()).expect("policies are short"),
     };
     let mut hasher = fresh();
     let print = &mut Print {
@@ -97,7 +92,7 @@ pub(super) fn of(world: &World, setup: &Setup) -> u64 {
         }
     }
     for machine in &cloud.machines {
-        (&machine.attempt, &machine.lease, machine.alive).hash(hasher);
+        (&machine.node, machine.attempt, &machine.lease, machine.alive).hash(hasher);
         Some(machine.seen_by).filter(|at| *at > world.now).hash(hasher);
     }
     (&cloud.sessions, &cloud.late, &cloud.made).hash(hasher);

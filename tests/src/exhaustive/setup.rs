@@ -9,6 +9,8 @@ use nodewright_core::pace::PaceConfig;
 use nodewright_core::policy::Policy;
 use nodewright_core::shape::{ClusterShape, NodeGroupSpec};
 
+use super::calm::Most;
+
 /// What may go wrong or be asked for; of each only so much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the names of the methods of `Budget`, which say it")]
@@ -165,6 +167,23 @@ impl Setup {
             fresh,
         };
         [(Self::provider(), setup)].into()
+    }
+
+    /// The bound of G22: the most that a slot does after the last thing that went wrong or was asked for.
+    ///
+    /// One more attempt. Fourteen actions where the endpoint comes with the lease. It takes them where a create
+    /// was ambiguous, its machine vanished before anybody saw it, and that is told only once there is another:
+    /// three look-ups until its absence counts (`visibility / probe_interval`, rounded up, and one at once),
+    /// create, start, observe; begin to delete, cancel, destroy, mark; restart, create, start, observe.
+    ///
+    /// Where the endpoint is looked up a machine that vanished has none, and is asked for it until it is late:
+    /// at most once per `probe_interval` of `startup_timeout`, and once more where an executor refused. Here
+    /// that is twelve look-ups; fail, begin to delete, destroy, mark; restart, create, look up, start, observe.
+    pub(super) const fn most(&self) -> Most {
+        Most {
+            attempts: 1,
+            actions: if self.endpoint_at_once { 14 } else { 21 },
+        }
     }
 
     /// How soon an attempt may repeat a command.
