@@ -193,7 +193,8 @@ impl Search {
                 None => length += 1,
             }
         }
-        self.tell(&way)
+        let told_again = self.replay(&way).map(|(_, found)| found.violation);
+        self.tell(&way, &told_again.unwrap_or(found.violation))
     }
 
     /// Takes these steps as far as they are possible and hold; says where it ended, and what was broken.
@@ -229,7 +230,7 @@ impl Search {
         astray.map(|astray| (way.len(), astray))
     }
 
-    fn tell(&self, way: &[Action]) -> String {
+    fn tell(&self, way: &[Action], violation: &Violation) -> String {
         let mut world = World::new(&self.setup);
         let mut text = format!("{}:\n", self.setup.name);
         let begun = world.now;
@@ -250,13 +251,7 @@ impl Search {
                 let _ = writeln!(text, "          | {}", event.kind);
             }
         }
-        let violation = world.violation.clone().or_else(|| {
-            let astray = self.calm.follow(&self.setup, &world).err();
-            astray.map(|astray| astray.violation)
-        });
-        if let Some(violation) = violation {
-            let _ = writeln!(text, "broken: {violation}");
-        }
+        let _ = writeln!(text, "broken: {violation}");
         text
     }
 }

@@ -39,6 +39,9 @@ impl Most {
     }
 }
 
+/// More steps than any way to rest takes.
+const LONGEST: usize = 200;
+
 /// What follows from a state, slot by slot.
 pub(super) type Tail = [Most; SLOTS];
 
@@ -150,6 +153,10 @@ impl Calm {
             }
             let follows = match self.get(next.print) {
                 Some(tail) => tail,
+                None if on_the_way.len() == LONGEST => {
+                    let what = format!("it goes on after {LONGEST} steps, and nothing goes wrong");
+                    return Err(astray(Violation { rule: "G22", what }));
+                }
                 None if on_the_way.contains(&next.print) => {
                     let what = "it goes round in circles, and nothing goes wrong".to_owned();
                     return Err(astray(Violation { rule: "G22", what }));
