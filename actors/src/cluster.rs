@@ -149,7 +149,8 @@ impl Cluster {
         self.ask(SupervisorMessage::Status).await
     }
 
-    /// How a slot is now, and why; `None` for one that is neither wanted nor filled.
+    /// How a slot is now, and why; `None` for one that is neither wanted nor filled. Of one that waits for
+    /// groups it names these, and what went wrong there, which the [`view`](Self::view) does not.
     ///
     /// # Errors
     ///

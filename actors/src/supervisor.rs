@@ -21,7 +21,9 @@ pub(crate) type Port<T> = tokio::sync::oneshot::Sender<T>;
 /// How a cluster ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shutdown {
-    /// Everything is taken down; it is over when nothing is left at any provider.
+    /// Everything is taken down, groups that depend on others before those; it is over when nothing is left at
+    /// any provider. A node that cannot be destroyed holds what its group depends on:
+    /// [`Cluster::node`](crate::Cluster::node) of a node that waits names it.
     Drain,
     /// At once; machines stay. The state that is handed back can be resumed.
     Detach,

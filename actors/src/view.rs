@@ -9,7 +9,9 @@ use nodewright_core::status::NodeStatus;
 
 /// A read-only, always current map of how every node is. One writer, many readers; a clone shares it.
 ///
-/// Readers get owned values: nothing that they hold can stall the writer.
+/// Readers get owned values: nothing that they hold can stall the writer. That a slot waits for other groups is
+/// in here, for which ones is not, since these change while the slot does not: ask
+/// [`Cluster::node`](crate::Cluster::node).
 #[derive(Debug, Clone, Default)]
 pub struct View(Arc<DashMap<LogicalNodeId, NodeStatus, FixedState>>);
 

@@ -6,4 +6,4 @@ mod memory;
 pub mod process;
 
 #[cfg(feature = "memory")]
-pub use memory::{JoinMode, MemoryBackend};
+pub use memory::{JoinMode, MemoryBackend, MemoryPlugin, MemoryTransport, MemoryTransports};

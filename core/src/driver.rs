@@ -6,7 +6,9 @@
 
 mod apply;
 mod deadlines;
+mod departed;
 mod draft;
+mod gates;
 mod index;
 mod look;
 mod orphans;
@@ -29,12 +31,13 @@ use crate::desired::Desired;
 use crate::event::{Event, EventKind};
 use crate::failure::{Context, PaceSignal};
 use crate::fold::fold;
-use crate::id::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind, RunId};
+use crate::gate::Gate;
+use crate::id::{GroupId, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind, RunId};
 use crate::inventory::FirstLook;
 use crate::node::{ManagedNode, PassId, Stage};
 use crate::observation::{Folded, Observation};
 use crate::pace::{Pace, Who};
-use crate::plan::{Draft, Plan, gate};
+use crate::plan::{Draft, Plan, awaited, gate};
 use crate::policy::Policy;
 use crate::shape::{ClusterShape, ShapeLimits};
 use crate::state::{ClusterState, ProviderState, Slot};
@@ -95,10 +98,15 @@ impl ClusterDriver {
             let looks = setup.capabilities.inventory && !setup.fresh;
             provider.first_look = if looks { FirstLook::due() } else { FirstLook::Done };
         }
-        let orphaned: Vec<_> = state.orphans.keys().map(|key| key.node.group.clone()).collect();
-        for name in desired.groups().iter().map(|group| &group.id).chain(&orphaned) {
+        let orphaned = state.orphans.keys().map(|key| &key.node.group);
+        let departed = state.departed.iter();
+        let departed = departed.flat_map(|(departed, below)| below.iter().chain([departed]));
+        let wanted = desired.groups().iter().map(|group| &group.id);
+        let names: BTreeSet<GroupId> = orphaned.chain(departed).chain(wanted).cloned().collect();
+        for name in &names {
             state.nodes.intern(name);
         }
+        departed::settle_departed(&mut state, &desired);
         let index = Index::build(&mut state, &desired);
         Ok(Self {
             policy,
@@ -348,16 +356,32 @@ impl ClusterDriver {
         }
     }
 
-    /// Why a slot does what it does now.
+    /// Why a slot does what it does now. Of one that waits for groups it names them, which costs what there
+    /// is of groups, and of slots in those that it waits for.
     pub fn why(&self, node: &LogicalNodeId, now: Timestamp) -> Why {
+        let mut why = self.why_at_a_glance(node, now);
+        if let Why::WaitingFor { reason, groups, .. } = &mut why {
+            *groups = awaited(&self.state, &self.desired, &node.group, *reason);
+        }
+        why
+    }
+
+    fn why_at_a_glance(&self, node: &LogicalNodeId, now: Timestamp) -> Why {
         let slot = self.state.nodes.slot(node);
         let found = slot.and_then(|slot| self.state.nodes.at(slot));
         Why::new(self.decide(slot, node, now), found)
     }
 
-    /// How a slot is now.
+    /// How a slot is now, and [why](Self::why).
     pub fn node_status(&self, node: &LogicalNodeId, now: Timestamp) -> NodeStatus {
         NodeStatus::new(node.clone(), self.state.nodes.get(node), self.why(node, now))
+    }
+
+    /// How a slot is now, as a view can keep it: of one that waits for groups it does not name them, for
+    /// they change while the slot does not. O(log n).
+    pub fn node_glance(&self, node: &LogicalNodeId, now: Timestamp) -> NodeStatus {
+        let found = self.state.nodes.get(node);
+        NodeStatus::new(node.clone(), found, self.why_at_a_glance(node, now))
     }
 
     /// Whether the slot is wanted or holds a node.
@@ -368,7 +392,9 @@ impl ClusterDriver {
     fn decide(&self, slot: Option<Slot>, id: &LogicalNodeId, now: Timestamp) -> Decision {
         let node = slot.and_then(|slot| self.state.nodes.at(slot));
         let desired = self.desired.template_of(id);
-        let gate = gate(&self.state, self.index.tally.unlooked == 0, || id.clone(), node);
+        let group = slot.map_or(Gate::OPEN, |slot| self.index.gates.of(slot.group));
+        let looked = self.index.tally.unlooked == 0;
+        let gate = gate(group, &self.state, looked, || id.clone(), node);
         reconcile_node(node, desired, gate, &self.policy, now)
     }
 
@@ -395,9 +421,8 @@ impl ClusterDriver {
         let before = tally::Share::of(Some(node), template);
         let held = node.held_class();
         let result = change(node, &self.state.run_id, &self.policy);
-        self.index
-            .tally
-            .replace(before, tally::Share::of(Some(node), template));
+        let after = tally::Share::of(Some(node), template);
+        self.index.exchange(slot, before, after);
         self.index.hold(&node.provider, held, node.held_class());
         let lease_changed = node.lease_changed > self.state.pass;
         self.index.lease_changed |= lease_changed;

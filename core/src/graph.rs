@@ -1,9 +1,9 @@
 //! What must exist before what: a directed acyclic graph over names.
 //!
 //! Nodes are dense integers in the order of their names, so that comparing two nodes compares their names
-//! and a tie between nodes is a tie between integers. The graph knows nothing of what its nodes are: groups
-//! of a shape are ordered by it. Nothing here recurses: a chain of any length
-//! needs no stack.
+//! and a tie between nodes is a tie between integers. The graph knows nothing of what its nodes are: the groups
+//! of a shape are ordered by it, and what they let each other do is made of it elsewhere. Nothing here
+//! recurses: a chain of any length needs no stack.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -272,7 +272,7 @@ pub struct Reach<'a> {
 }
 
 impl<'a> Reach<'a> {
-    fn new(edges: &'a [Vec<usize>], node: usize) -> Self {
+    pub(crate) fn new(edges: &'a [Vec<usize>], node: usize) -> Self {
         let mut reach = Self {
             edges,
             seen: vec![false; edges.len()],

@@ -36,6 +36,7 @@ pub mod observation;
 pub mod orphan;
 pub mod pace;
 pub mod plan;
+pub mod plugin;
 pub mod policy;
 #[cfg(test)]
 mod sample;

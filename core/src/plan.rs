@@ -3,24 +3,29 @@
 //! This is the definition that the driver's incremental pass is held to.
 
 mod draft;
+mod standing;
+mod survey;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 pub(crate) use self::draft::{Act, Draft, planned, planned_orphan};
+use self::standing::Standing;
+pub(crate) use self::standing::awaited;
+use self::survey::Survey;
 use crate::decide::{DeleteReason, Overdue, reconcile_node};
 use crate::desired::Desired;
 use crate::effect::PlannedEffect;
 use crate::failure::NodeError;
 use crate::gate::Gate;
-use crate::id::{GroupId, LogicalNodeId, NodeAttemptId, ProviderKind};
+use crate::id::{LogicalNodeId, NodeAttemptId, ProviderKind};
 use crate::inventory::FirstLook;
 use crate::node::ManagedNode;
 use crate::orphan::{OrphanKey, Turns, reconcile_orphan};
 use crate::pace::{Class, Queue};
 use crate::policy::Policy;
-use crate::state::{ClusterState, Slot};
+use crate::state::ClusterState;
 use crate::template::LogicalNodeSpec;
 
 /// One step of one node, with the precondition that it carries.
@@ -103,15 +108,21 @@ pub struct Plan {
 
 /// Plans one pass over all slots of a run.
 ///
-/// Pure and deterministic: equal arguments give equal plans. Costs O(slots).
+/// Pure and deterministic: equal arguments give equal plans. Costs O(slots), and with dependencies the groups
+/// that each group is tied to, directly or not.
 pub fn reconcile(observed: &ClusterState, desired: &Desired, policy: &Policy, now: Timestamp) -> Plan {
     let survey = Survey::new(observed, desired);
     let mut draft = Draft::default();
     let mut providers: BTreeMap<&ProviderKind, (Queue, [u32; 3])> = BTreeMap::new();
     let looked = observed.looks_done();
+    let standing = Standing::new(&survey);
+    let mut groups = (u32::MAX, Gate::OPEN);
     survey.visit(|slot, node| {
         let template = survey.template(slot);
-        let gate = gate(observed, looked, || survey.id(slot), node);
+        if groups.0 != slot.group {
+            groups = (slot.group, standing.gate(slot.group));
+        }
+        let gate = gate(groups.1, observed, looked, || survey.id(slot), node);
         let decision = reconcile_node(node, template, gate, policy, now);
         let claim = draft.consider((slot.group, slot.index), slot, node, decision, now);
         if let Some(node) = node {
@@ -150,75 +161,9 @@ pub fn reconcile(observed: &ClusterState, desired: &Desired, policy: &Policy, no
     )
 }
 
-/// All names of a run in order, so that a slot is its group's rank and its index.
-struct Survey<'a> {
-    observed: &'a ClusterState,
-    desired: &'a Desired,
-    names: Vec<GroupId>,
-}
-
-impl<'a> Survey<'a> {
-    fn new(observed: &'a ClusterState, desired: &'a Desired) -> Self {
-        let mut names: BTreeSet<&GroupId> = observed.nodes.groups().map(|(name, _)| name).collect();
-        names.extend(desired.groups().iter().map(|group| &group.id));
-        names.extend(observed.orphans.keys().map(|key| &key.node.group));
-        Self {
-            observed,
-            desired,
-            names: names.into_iter().cloned().collect(),
-        }
-    }
-
-    fn rank(&self, name: &GroupId) -> u32 {
-        self.names
-            .binary_search(name)
-            .map_or(u32::MAX, |rank| rank as u32)
-    }
-
-    fn id(&self, slot: Slot) -> LogicalNodeId {
-        LogicalNodeId {
-            group: self.names[slot.group as usize].clone(),
-            index: slot.index,
-        }
-    }
-
-    fn template(&self, slot: Slot) -> Option<&'a crate::template::Template> {
-        let place = self.desired.find(&self.names[slot.group as usize])?;
-        let group = &self.desired.groups()[place];
-        (slot.index < group.count).then_some(&group.template)
-    }
-
-    /// Visits every slot that is desired or holds a node, in order.
-    fn visit(&self, mut slot_seen: impl FnMut(Slot, Option<&'a ManagedNode>)) {
-        for (group, name) in (0..).zip(&self.names) {
-            let count = self
-                .desired
-                .find(name)
-                .map_or(0, |place| self.desired.groups()[place].count);
-            let mut next = 0;
-            let found = self.observed.nodes.group(name).into_iter();
-            for (found, node) in found.flat_map(|group| self.observed.nodes.slots_of(group)) {
-                for index in next..found.index.min(count) {
-                    slot_seen(Slot { group, index }, None);
-                }
-                slot_seen(
-                    Slot {
-                        group,
-                        index: found.index,
-                    },
-                    Some(node),
-                );
-                next = found.index.saturating_add(1);
-            }
-            for index in next..count {
-                slot_seen(Slot { group, index }, None);
-            }
-        }
-    }
-}
-
-/// The gate of one slot.
+/// The gate of one slot, whose group has this one.
 pub(crate) fn gate(
+    group: Gate,
     state: &ClusterState,
     looked: bool,
     id: impl FnOnce() -> LogicalNodeId,
@@ -232,7 +177,7 @@ pub(crate) fn gate(
     Gate {
         looked,
         orphaned,
-        ..Gate::OPEN
+        ..group
     }
 }
 

@@ -50,7 +50,9 @@ pub struct NodeGroupSpec {
     pub group_id: GroupId,
     /// How many nodes.
     pub count: u32,
-    /// The groups that this one depends on. They are checked and kept; so far nothing is held back by them.
+    /// The groups that this one depends on. Its nodes are leased once all nodes of these, and of all that these
+    /// depend on, are ready; and as long as one of its nodes is going away, none of these is asked to go. What
+    /// is leased already goes on whatever happens to them, and replacing one of their nodes restarts nobody.
     #[serde(default)]
     pub depends_on: BTreeSet<GroupId>,
     /// What each node is made from.

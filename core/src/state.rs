@@ -10,6 +10,7 @@ use std::hash::{Hash, Hasher};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::graph::Graph;
 use crate::id::{GroupId, LogicalNodeId, NodeAttemptId, ProviderKind, RunId};
 use crate::inventory::FirstLook;
 use crate::node::{ManagedNode, PassId};
@@ -336,7 +337,8 @@ pub struct ClusterState {
     pub nodes: Nodes,
     /// One entry per registered provider.
     pub providers: BTreeMap<ProviderKind, ProviderState>,
-    /// Groups that left the shape and still have slots, with all that they depended on when they left.
+    /// What groups that left the shape depended on when they left, as long as they have slots: of what stayed
+    /// all, directly or not, and of what left with them the next, which has an entry of its own.
     #[serde(default)]
     pub departed: BTreeMap<GroupId, BTreeSet<GroupId>>,
     /// Resources that no node owns.
@@ -420,6 +422,18 @@ impl ClusterState {
                     node.attempt
                 ));
             }
+        }
+        // What leads out of them is no circle's part.
+        let departed = self.departed.iter().map(|(name, below)| {
+            let below = below.iter().filter(|below| self.departed.contains_key(below));
+            (name.as_str(), below.map(GroupId::as_str))
+        });
+        if let Err(problems) = Graph::new(departed) {
+            broken.extend(
+                problems
+                    .iter()
+                    .map(|problem| format!("departed groups: {problem}")),
+            );
         }
         if broken.is_empty() { Ok(()) } else { Err(broken) }
     }

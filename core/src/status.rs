@@ -1,5 +1,6 @@
 //! What people see: how a node is, and why it waits.
 
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decide::{Decision, WaitReason};
 use crate::facts::{AgentId, BootstrapStage, Endpoint, LeaseId};
-use crate::id::{LogicalNodeId, NodeAttemptId, ProviderKind};
+use crate::id::{GroupId, LogicalNodeId, NodeAttemptId, ProviderKind};
 use crate::node::{Intent, ManagedNode, Stage};
 use crate::shape::Generation;
 
@@ -25,6 +26,10 @@ pub enum Why {
         reason: WaitReason,
         /// Until when at the latest, if that is known.
         until: Option<Timestamp>,
+        /// For which groups, nearest first, where it waits for groups. They change while the slot does not,
+        /// so only who asks is told: a view that is kept leaves them out.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        groups: Vec<Awaited>,
     },
     /// It is not tried again until its spec changes or somebody asks.
     Halted {
@@ -38,7 +43,72 @@ pub enum Why {
     },
 }
 
+/// A group that others wait for: until it is available, or until what is going of it is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Awaited {
+    /// The group.
+    pub group: GroupId,
+    /// How many of its slots are not available yet, or not gone yet.
+    pub slots: u64,
+    /// The first of these that is halted, or else the first that something went wrong with: it may keep the
+    /// others waiting until somebody helps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<Trouble>,
+}
+
+/// What went wrong with a slot that others wait for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Trouble {
+    /// The slot.
+    pub node: LogicalNodeId,
+    /// Whether it is halted: then it is not tried again by itself.
+    pub halted: bool,
+    /// What went wrong last.
+    pub error: Arc<str>,
+}
+
+impl Awaited {
+    pub(crate) fn new(group: GroupId) -> Self {
+        Self {
+            group,
+            slots: 0,
+            trouble: None,
+        }
+    }
+
+    /// Counts one more of its slots.
+    pub(crate) fn add(&mut self, id: impl FnOnce() -> LogicalNodeId, node: Option<&ManagedNode>) {
+        self.slots += 1;
+        let Some(retry) = node.map(|node| &node.retry) else {
+            return;
+        };
+        let halt = retry.halted.as_ref();
+        let known = self.trouble.as_ref();
+        if known.is_none_or(|known| halt.is_some() && !known.halted)
+            && let Some(error) = halt.map(|halt| &halt.reason).or(retry.last_error.as_ref())
+        {
+            self.trouble = Some(Trouble {
+                node: id(),
+                halted: halt.is_some(),
+                error: error.clone(),
+            });
+        }
+    }
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} to wait for", self.group, self.slots)?;
+        if let Some(Trouble { node, halted, error }) = &self.trouble {
+            let halted = if *halted { " is halted" } else { "" };
+            write!(f, "; {node}{halted}: {error}")?;
+        }
+        f.write_str(")")
+    }
+}
+
 impl Why {
+    /// What a decision means, without the groups that it waits for.
     pub(crate) fn new(decision: Decision, node: Option<&ManagedNode>) -> Self {
         let waiting_since = node.and_then(|node| node.retry.waiting_since);
         match decision {
@@ -46,9 +116,14 @@ impl Why {
             Decision::Dispatch(kind) if waiting_since.is_some() => Self::WaitingFor {
                 reason: WaitReason::Pace(kind),
                 until: None,
+                groups: Vec::new(),
             },
             Decision::Dispatch(_) | Decision::Step(_) => Self::Acting,
-            Decision::Wait { on, until } => Self::WaitingFor { reason: on, until },
+            Decision::Wait { on, until } => Self::WaitingFor {
+                reason: on,
+                until,
+                groups: Vec::new(),
+            },
             Decision::Halted { .. } => {
                 let halt = node.and_then(|node| node.retry.halted.as_ref());
                 Self::Halted {

@@ -1,4 +1,68 @@
-//! An exhaustive check of small clusters.
+//! An exhaustive check: every state that a small cluster can get into, and every way on from there.
+//!
+//! What is explored is the real [`ClusterDriver`](nodewright_core::driver::ClusterDriver) and the real
+//! [`Ledger`](nodewright_core::ledger::Ledger) over a provider that is only what matters of one: who has which
+//! machine, which sessions live, what is still to come. [stateright] visits the states.
+//!
+//! # What may happen
+//!
+//! A state is followed in every order by what happens by itself (an answer, a report, a join, a pass, an effect
+//! that was under way, the next moment) and by what the [`Budget`] of its [`Setup`] still allows:
+//!
+//! - a call fails definitely, fatally or with a throttle; its answer is lost, be it that it had its effect, has
+//!   it later within the provider's visibility, or never; it hangs, with or without effect, until its deadline
+//!   and its grace, and may be answered late; where calls cannot be ended it goes on after that;
+//! - a look-up does not see yet what is there; a destroy is still under way;
+//! - a session closes, breaks or falls silent, before the join or after; its reports come in any order, also
+//!   before the answer to its start; reports and results are lost or late;
+//! - a machine dies or vanishes; its loss is told at once, late, or although it lives;
+//! - the executor dies, and the process, with all that was under way; the next one knows nothing, or has the
+//!   state, or one that was written down before; looks fail, or are answered with what was;
+//! - another shape is asked for: a count, a template, a group that leaves; somebody asks to retry or replace,
+//!   takes a node over, or sees the join.
+//!
+//! Of each no more than the budget says, and no more of all together. Attempts need no bound of their own: every
+//! one but the first takes something that went wrong or was asked for.
+//!
+//! # What is checked
+//!
+//! After every step the functions in `guarantees`, each of which names the guarantee that it holds: G3 to G15,
+//! G17, G19 to G21, G24 to G26, G29, G30, G32 and G33, of the state alone or of the step. Some compare with the
+//! truth that only the provider knows: nothing lives, or can still come, of which the state does not know.
+//!
+//! And from *every* state that was visited, what follows once nothing goes wrong any more: all of it, in every
+//! order, to all its ends (`calm`). No way goes round in circles, each ends in a state as G22 and G23 say, and no
+//! slot does more on it than `Setup::most`, which is what bounds G22. This is remembered by state, and so it
+//! costs little more than the states that it leads through; states of which the budget is spent are visited only
+//! so.
+//!
+//! # When two states are one
+//!
+//! States are merged when their prints agree (`print`): 64 bits of a hash, which for ten million states agree by
+//! chance once in some hundred thousand searches. It is sound, for the print has all on which anything depends:
+//!
+//! - *Moments are distances from now.* Core only compares moments and adds to them, and its jitter, which depends
+//!   on no moment, is off. Time goes on from one stored moment to the next, so there are few distances. A moment
+//!   before which nothing is done is left out once it has passed, as is the moment of a last command once the net
+//!   has; nothing else about the past is.
+//! - *Left out is what decides nothing*: texts for people, the moments of facts, the number of the pass (what
+//!   counts is whether a lease changed after the question that is under way), and the generation (what counts is
+//!   whether it was evaluated). `ManagedNode`, `Retry`, `Orphan` and `ClusterState` are taken apart field by
+//!   field: one that is added does not compile before somebody thought of it.
+//! - *The driver's indexes* are derived from its state. That they are is G29, which is checked on every step,
+//!   those that lead to a known state included. So is the ledger from what is at work, pending, lost, and from the
+//!   latest operation of each attempt.
+//! - Attempts and sequences are numbers as they are. States that differ in nothing else are told apart; that
+//!   costs time and hides nothing. No symmetry is used, and no order is left out.
+//!
+//! What is left out on purpose: all that takes no time happens before time goes on. What takes longer is a call
+//! that hangs, a session that falls silent, or a report that is late, and takes of the budget. What an executor
+//! says of an operation whose deadline has passed is not lost, for nobody says it again; that a machine vanished
+//! is told in the end, for there are no sweeps yet to find out.
+//!
+//! # What was visited
+//!
+//! TABLE
 
 mod action;
 mod calm;

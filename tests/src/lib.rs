@@ -1,22 +1,34 @@
-//! The conformance kit of nodewright.
-//!
-//! [`Sim`] runs a real driver, a real ledger per provider and a backend under virtual time, without a runtime:
-//! whatever could happen later sits in a list, and a seeded [`Chooser`] picks what happens next. After every
-//! step an oracle compares what there is with what is promised; [`Sim::settle`] stops the faults and demands
-//! that everything comes to rest.
+#![doc = include_str!("../README.md")]
 
+pub mod battery;
 mod by_hand;
-mod call;
 mod chooser;
+mod conformance;
+mod contract;
 pub mod exhaustive;
+mod faulty;
+mod level;
+pub mod mutants;
 mod oracle;
-mod random;
+mod regress;
 mod shapes;
 mod sim;
+mod stack;
+mod subject;
+mod subjects;
+pub mod trace;
 
 pub use by_hand::ByHand;
-pub use call::{Fault, FaultRates};
+pub use nodewright_core::id::AttemptIdentity;
+
 pub use chooser::Chooser;
-pub use random::{Scenario, random_trace, seeds};
+pub use contract::check_contract;
+pub use faulty::{Control, Faulty, Stated, Time};
+pub use level::{Core, End, Level};
+pub use oracle::{Broken, check_state};
+pub use regress::{Traces, play_all, seeds, trace};
 pub use shapes::{group, policy, shape, template};
-pub use sim::{Broken, Provider, Sim, SimConfig};
+pub use sim::{Sim, SimConfig};
+pub use stack::Stack;
+pub use subject::{Living, Pump, Subject};
+pub use subjects::{Memory, Plugin, Process};

@@ -1,99 +1,106 @@
-//! The simulated process: a driver, its ledgers, calls and sessions, and time.
+//! A process that is played: a driver, its ledgers, calls and sessions, and time.
 
 mod deliver;
 mod executor;
+mod happen;
+mod settle;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use nodewright_core::bootstrap::Session;
 use nodewright_core::driver::{Accepted, ClusterDriver, DriverError, DueLook, ProviderSetup};
-use nodewright_core::effect::{CommandKind, EffectBackend, EffectResult, Outcome, StreamReport};
-use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
+use nodewright_core::effect::{
+    Call, EffectBackend, EffectResult, NodeLoss, Outcome, PlannedEffect, StreamReport,
+};
+use nodewright_core::id::{
+    AttemptIdentity, BootstrapSessionId, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind,
+};
 use nodewright_core::ledger::Ledger;
 use nodewright_core::observation::{Folded, Observation};
-use nodewright_core::pace::PaceConfig;
+use nodewright_core::pace::{PaceConfig, Rate};
 use nodewright_core::policy::Policy;
 use nodewright_core::shape::{ClusterShape, NodeGroupSpec};
 use nodewright_core::state::ClusterState;
 
 use self::executor::Executor;
-use crate::call::{Live, Running};
-use crate::oracle::check_preview;
-use crate::{Chooser, FaultRates};
-
-/// A guarantee that did not hold, in words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken(pub String);
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+use crate::faulty::{Control, Faulty, Stated};
+use crate::oracle::{Broken, History, Told, check_preview};
+use crate::subject::{Aborts, Living, Pump, SharedTime, Subject, VirtualTime};
+use crate::trace::Setup;
 
 /// What a simulation is made from.
 #[derive(Debug, Clone)]
 pub struct SimConfig {
-    /// Chooses what happens next.
-    pub seed: u64,
     /// The driver's policy.
     pub policy: Policy,
-    /// What every provider states as its visibility; effects that come late come within it.
-    pub visibility: Duration,
-    /// Whether calls end when they are told to.
-    pub abortable: bool,
+    /// What every provider states.
+    pub stated: Stated,
     /// The pace at every provider.
     pub pace: PaceConfig,
     /// Whether the run is declared fresh at every provider, so that no first look is taken.
     pub fresh: bool,
-    /// What goes wrong.
-    pub faults: FaultRates,
-    /// Whether to keep a trace of what happened, for people.
-    pub trace: bool,
+    /// Whether to keep notes of what happened, for people.
+    pub notes: bool,
 }
 
 impl Default for SimConfig {
     fn default() -> Self {
         Self {
-            seed: 0,
             policy: crate::policy(),
-            visibility: Duration::from_secs(3),
-            abortable: true,
+            stated: Stated {
+                visibility: Duration::from_secs(3),
+                lags: false,
+                abortable: true,
+            },
             pace: PaceConfig::default(),
             fresh: true,
-            faults: FaultRates::default(),
-            trace: false,
+            notes: false,
         }
     }
 }
 
-/// A provider, and how its machines die.
-pub struct Provider<B> {
-    /// The backend.
-    pub backend: Arc<B>,
-    /// Kills the machine of an attempt; false where there is none.
-    pub kill: fn(&B, &AttemptIdentity) -> bool,
-}
-
-impl<B> Clone for Provider<B> {
-    fn clone(&self) -> Self {
+impl From<&Setup> for SimConfig {
+    fn from(setup: &Setup) -> Self {
+        let two = NonZeroU32::new(2).expect("two");
+        let mut policy = crate::policy();
+        policy.attempt_limit = NonZeroU32::new(setup.attempt_limit.into());
         Self {
-            backend: self.backend.clone(),
-            kill: self.kill,
+            policy,
+            stated: Stated {
+                visibility: Duration::from_secs(setup.visibility.into()),
+                lags: setup.lags,
+                abortable: setup.abortable,
+            },
+            pace: PaceConfig {
+                max_in_flight: NonZeroU32::new(setup.places.into()).unwrap_or(NonZeroU32::MIN),
+                rate: setup.rated.then_some(Rate {
+                    calls: two,
+                    per: Duration::from_secs(1),
+                    burst: two,
+                }),
+            },
+            fresh: setup.fresh,
+            notes: false,
         }
     }
 }
 
-impl<B> fmt::Debug for Provider<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provider").finish_non_exhaustive()
-    }
+/// A provider, with the executor that speaks to it.
+pub(crate) struct Provider<S: Subject> {
+    pub(crate) subject: S,
+    pub(crate) backend: Faulty<S::Backend>,
+    pub(crate) ledger: Ledger,
+    /// What was handed over and not begun.
+    pub(crate) submitted: VecDeque<PlannedEffect>,
+    /// Whether its executor died and takes nothing just now.
+    pub(crate) restarting: bool,
 }
 
 /// Something that the driver is still to be told.
@@ -118,77 +125,128 @@ impl From<EffectResult> for News {
     }
 }
 
-/// A create whose caller gave up, and that comes through all the same.
-pub(crate) struct LateEffect {
-    pub(crate) at: Timestamp,
+/// A call that is at work.
+pub(crate) struct Running {
+    pub(crate) effect: PlannedEffect,
+    pub(crate) call: Call,
     pub(crate) work: BoxFuture<'static, (Outcome, Option<Session>)>,
+    /// Whether it has reached the backend.
+    pub(crate) begun: bool,
+    /// When its task is ended at the latest, once it was told to end.
+    pub(crate) end_by: Option<Timestamp>,
+    /// Its outcome was reported without its end.
+    pub(crate) abandoned: bool,
 }
 
-/// One run, simulated. See the [crate] for what it does.
-pub struct Sim<B> {
+/// A session that is live.
+pub(crate) struct Live {
+    pub(crate) identity: AttemptIdentity,
+    pub(crate) session: BootstrapSessionId,
+    pub(crate) run: BoxFuture<'static, ()>,
+}
+
+/// What sessions and watches report, until it is taken.
+#[derive(Debug, Default)]
+pub(crate) struct Reported {
+    pub(crate) streams: Vec<StreamReport>,
+    pub(crate) losses: Vec<NodeLoss>,
+}
+
+/// One run, played. See the [crate] for what it does.
+pub struct Sim<S: Subject> {
     pub(crate) config: SimConfig,
-    pub(crate) chooser: Chooser,
+    pub(crate) time: Arc<VirtualTime>,
+    pub(crate) pump: Pump,
     pub(crate) now: Timestamp,
     pub(crate) driver: ClusterDriver,
     pub(crate) shape: ClusterShape,
-    pub(crate) providers: BTreeMap<ProviderKind, Provider<B>>,
-    pub(crate) ledgers: BTreeMap<ProviderKind, Ledger>,
+    pub(crate) providers: BTreeMap<ProviderKind, Provider<S>>,
     pub(crate) running: Vec<Running>,
-    pub(crate) late: Vec<LateEffect>,
     pub(crate) news: Vec<News>,
-    pub(crate) delivered: Vec<News>,
-    pub(crate) reported: Arc<Mutex<Vec<StreamReport>>>,
+    pub(crate) delivered: VecDeque<News>,
+    pub(crate) reported: Arc<Mutex<Reported>>,
     pub(crate) sessions: Vec<Live>,
     pub(crate) looks: Vec<(DueLook, Timestamp)>,
-    /// What each attempt sent last and when, as far as this process knows.
-    pub(crate) dispatched: BTreeMap<NodeAttemptId, (CommandKind, Timestamp)>,
-    /// Every call that a backend saw, in order.
-    pub(crate) calls: Vec<String>,
-    pub(crate) trace: Vec<String>,
+    /// Where machines that die are heard of as it happens.
+    watches: Vec<Aborts<()>>,
+    /// How many inputs are still to be taken before the next pass.
+    pub(crate) gathering: u8,
+    /// Whether what lives at the providers may have changed since it was counted last.
+    pub(crate) stirred: bool,
+    pub(crate) history: History,
+    /// Stands for all states and events so far.
+    pub(crate) passed_through: u64,
+    pub(crate) notes: Vec<String>,
 }
 
-impl<B> fmt::Debug for Sim<B> {
+impl<S: Subject> fmt::Debug for Sim<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sim")
             .field("now", &self.now)
-            .field("running", &self.running)
+            .field("running", &self.running())
             .field("news", &self.news)
             .finish_non_exhaustive()
     }
 }
 
-impl<B: EffectBackend> Sim<B> {
-    /// A run that begins now, with a driver that knows nothing.
+/// The moment at which every simulation begins.
+const START: i64 = 1_900_000_000;
+
+impl<S: Subject> Sim<S> {
+    /// A run that begins now at these providers, with a driver that knows nothing.
     ///
     /// # Errors
     ///
     /// As the driver's.
-    pub fn new(
+    pub fn new<'a>(
         config: SimConfig,
-        providers: BTreeMap<ProviderKind, Provider<B>>,
+        providers: impl IntoIterator<Item = &'a str>,
         shape: ClusterShape,
     ) -> Result<Self, DriverError> {
-        let setups = setups(&config, &providers);
-        let driver = ClusterDriver::new(shape.clone(), config.policy.clone(), setups)?;
-        Ok(Self {
-            chooser: Chooser::new(config.seed),
-            now: Timestamp::from_second(1_900_000_000).expect("it is a moment"),
+        let now = Timestamp::from_second(START).expect("it is a moment");
+        let time = VirtualTime::from(now);
+        let provider = |kind: &str| {
+            let subject = S::new();
+            let control = Control::new(config.stated, Arc::new(SharedTime(time.clone())));
+            let backend = Faulty::new(subject.open(), control);
+            let provider = Provider {
+                subject,
+                backend,
+                ledger: Ledger::new(),
+                submitted: VecDeque::new(),
+                restarting: false,
+            };
+            (kind.parse().expect("a name"), provider)
+        };
+        let providers: BTreeMap<ProviderKind, Provider<S>> = providers.into_iter().map(provider).collect();
+        let pump = providers
+            .values()
+            .next()
+            .map_or(Pump::Inline, |one| one.subject.pump());
+        let driver = ClusterDriver::new(shape.clone(), config.policy.clone(), setups(&config, &providers))?;
+        let mut sim = Self {
+            config,
+            time,
+            pump,
+            now,
             driver,
             shape,
-            ledgers: ledgers(&providers),
             providers,
             running: Vec::new(),
-            late: Vec::new(),
             news: Vec::new(),
-            delivered: Vec::new(),
+            delivered: VecDeque::new(),
             reported: Arc::default(),
             sessions: Vec::new(),
             looks: Vec::new(),
-            dispatched: BTreeMap::new(),
-            calls: Vec::new(),
-            trace: Vec::new(),
-            config,
-        })
+            watches: Vec::new(),
+            gathering: 0,
+            stirred: true,
+            history: History::default(),
+            passed_through: 0,
+            notes: Vec::new(),
+        };
+        sim.watch();
+        Ok(sim)
     }
 
     /// The driver.
@@ -206,30 +264,61 @@ impl<B: EffectBackend> Sim<B> {
         self.now
     }
 
-    /// Every call that a backend saw, in order.
-    pub fn calls(&self) -> &[String] {
-        &self.calls
+    /// Every call that a backend saw, in the order in which they began at each.
+    pub fn calls(&self) -> Vec<String> {
+        let calls = self.providers.values().map(|one| one.backend.control().calls());
+        calls.flatten().collect()
     }
 
-    /// What happened, if a trace is kept.
-    pub fn trace(&self) -> &[String] {
-        &self.trace
+    /// How many calls the backends saw.
+    pub(crate) fn call_count(&self) -> usize {
+        let counts = self
+            .providers
+            .values()
+            .map(|one| one.backend.control().call_count());
+        counts.sum()
     }
 
-    /// The operations whose calls are at work, in the order of their submission.
+    /// What happened, if notes are kept.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The provider of this name.
+    pub fn subject(&self, provider: &str) -> &S {
+        let kind = provider.parse().expect("a name");
+        &self.providers.get(&kind).expect("it is registered").subject
+    }
+
+    /// What scripts the calls of a provider.
+    pub fn control(&self, provider: &str) -> &Control {
+        let kind = provider.parse().expect("a name");
+        self.providers
+            .get(&kind)
+            .expect("it is registered")
+            .backend
+            .control()
+    }
+
+    /// The operations whose calls are at work, or handed over and not begun.
     pub fn running(&self) -> Vec<OperationId> {
-        self.running.iter().map(|call| call.effect.operation).collect()
+        let submitted = self.providers.values().flat_map(|one| &one.submitted);
+        let running = self.running.iter().map(|call| &call.effect);
+        running.chain(submitted).map(|effect| effect.operation).collect()
     }
 
-    /// What goes wrong from now on.
-    pub const fn set_faults(&mut self, faults: FaultRates) {
-        self.config.faults = faults;
+    /// What lives at the providers.
+    pub fn living(&self) -> BTreeMap<ProviderKind, Vec<Living>> {
+        let living = self.providers.iter();
+        living
+            .map(|(kind, one)| (kind.clone(), one.subject.living()))
+            .collect()
     }
 
     pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
-        if self.config.trace {
+        if self.config.notes {
             let line = format!("{} {}", self.now, what());
-            self.trace.push(line);
+            self.notes.push(line);
         }
     }
 
@@ -259,9 +348,10 @@ impl<B: EffectBackend> Sim<B> {
     /// As the driver's.
     pub fn restart_anew(&mut self) -> Result<(), DriverError> {
         self.die();
-        self.config.fresh = false;
         let setups = setups(&self.config, &self.providers);
         self.driver = ClusterDriver::new(self.shape.clone(), self.config.policy.clone(), setups)?;
+        self.history.forgotten(&self.living());
+        self.watch();
         Ok(())
     }
 
@@ -271,7 +361,9 @@ impl<B: EffectBackend> Sim<B> {
     ///
     /// As the driver's.
     pub fn restart_restored(&mut self) -> Result<(), DriverError> {
-        self.restart_from(self.driver.state().clone())
+        self.take_over(self.driver.state().clone())?;
+        self.history.handed_over();
+        Ok(())
     }
 
     /// The process ends, and one that has a state of it takes over; the state may be older than the end.
@@ -280,30 +372,68 @@ impl<B: EffectBackend> Sim<B> {
     ///
     /// As the driver's.
     pub fn restart_from(&mut self, state: ClusterState) -> Result<(), DriverError> {
-        self.die();
-        self.config.fresh = false;
-        let setups = setups(&self.config, &self.providers);
-        let (shape, policy) = (self.shape.clone(), self.config.policy.clone());
-        self.driver = ClusterDriver::restore(state, shape, policy, setups, self.now)?;
+        self.take_over(state)?;
+        self.history.forgotten(&self.living());
         Ok(())
     }
 
-    /// What only the process held is lost; creates that were at work may still come through.
+    fn take_over(&mut self, state: ClusterState) -> Result<(), DriverError> {
+        self.die();
+        let setups = setups(&self.config, &self.providers);
+        let (shape, policy) = (self.shape.clone(), self.config.policy.clone());
+        self.driver = ClusterDriver::restore(state, shape, policy, setups, self.now)?;
+        self.watch();
+        Ok(())
+    }
+
+    /// What only the process held is lost. Of the creates that were about to reach their provider every
+    /// second one does, and comes through within its visibility.
     fn die(&mut self) {
-        let visibility = self.config.visibility;
-        for call in std::mem::take(&mut self.running) {
-            if self.chooser.happens(500) {
-                self.come_later(call, visibility);
+        for (place, call) in std::mem::take(&mut self.running).into_iter().enumerate() {
+            let nodewright_core::effect::Command::CreateLease(spec) = &call.effect.command else {
+                continue;
+            };
+            if !call.begun && place % 2 == 0 {
+                let quarters = (place / 2 % 5) as u8;
+                self.providers[&call.effect.provider]
+                    .backend
+                    .strand(&call.call, spec, quarters);
             }
         }
+        self.late_creates();
         self.news.clear();
         self.delivered.clear();
         self.looks.clear();
-        self.dispatched.clear();
         self.sessions.clear();
-        // Sessions of the old process report nowhere.
+        self.watches.clear();
+        self.config.fresh = false;
+        // What the old process began reports nowhere.
         self.reported = Arc::default();
-        self.ledgers = ledgers(&self.providers);
+        for provider in self.providers.values_mut() {
+            provider.ledger = Ledger::new();
+            provider.submitted.clear();
+            provider.restarting = false;
+            let control = provider.backend.control().clone();
+            // A first look believes what it sees, so that what was scripted for a sweep is not fair to it.
+            control.forget_listings();
+            provider.backend = Faulty::new(provider.subject.open(), control);
+        }
+    }
+
+    /// Listens for machines that die, where that is real.
+    fn watch(&mut self) {
+        let Pump::Tokio(runtime) = &self.pump else {
+            return;
+        };
+        for provider in self.providers.values() {
+            let reported = self.reported.clone();
+            let sink = nodewright_core::effect::LossSink::new(move |loss| {
+                reported.lock().expect("nobody panics under it").losses.push(loss);
+            });
+            let (backend, run) = (provider.backend.clone(), self.shape.run_id.clone());
+            let watch = runtime.spawn(async move { backend.watch(&run, sink).await });
+            self.watches.push(Aborts::new(watch));
+        }
     }
 
     /// Runs passes until nothing is left to do now, and checks what must hold before and after.
@@ -313,37 +443,33 @@ impl<B: EffectBackend> Sim<B> {
     /// What did not hold.
     pub fn drive(&mut self) -> Result<(), Broken> {
         check_preview(&self.driver, self.now)?;
+        let before = self.driver.state().clone();
         let stale = self.driver.summary().stale;
-        let mut executor = Executor {
-            config: &self.config,
-            chooser: &mut self.chooser,
-            providers: &self.providers,
-            ledgers: &mut self.ledgers,
-            running: &mut self.running,
-            reported: &self.reported,
-            calls: &mut self.calls,
-            run: &self.shape.run_id,
-            accepted: Vec::new(),
-            broken: None,
-        };
+        let mut executor = Executor::new(&mut self.providers);
         let report = self.driver.drive(self.now, &mut executor);
-        let (accepted, broken) = (executor.accepted, executor.broken);
-        if let Some(broken) = broken {
-            return Err(broken);
-        }
+        let accepted = executor.accepted;
+        let passes = report.passes;
+        let mut hasher = DefaultHasher::new();
+        (self.passed_through, self.driver.state(), &report.events).hash(&mut hasher);
+        self.passed_through = hasher.finish();
         for event in report.events {
             self.note(|| format!("  {}", event.kind));
         }
-        if self.driver.summary().stale != stale {
-            return Err(Broken(
-                "G8: a refused submission was not recorded as pending".to_owned(),
-            ));
-        }
-        self.check_recorded(&accepted)?;
         for look in self.driver.due_looks(self.now) {
             self.looks.push((look, self.now));
         }
-        self.check_after_drive()
+        self.check_drive(&before, stale, passes, &accepted)
+    }
+
+    /// Has the creates come through whose moment has come although nobody waits for them.
+    pub(crate) fn late_creates(&mut self) {
+        let late = self.providers.values();
+        let late = late.flat_map(|one| one.backend.control().take_late());
+        let late: Vec<BoxFuture<'static, ()>> = late.collect();
+        for work in late {
+            self.stirred = true;
+            let _ = self.pump.finish(work);
+        }
     }
 
     /// Lets time pass up to this moment, and does what is due then.
@@ -353,15 +479,16 @@ impl<B: EffectBackend> Sim<B> {
     /// What did not hold.
     pub fn advance_to(&mut self, moment: Timestamp) -> Result<(), Broken> {
         self.now = self.now.max(moment);
-        let now = self.now;
+        self.time.set(self.now);
         self.note(|| "time passes".to_owned());
-        for effect in self.late.extract_if(.., |effect| effect.at <= now) {
-            let _ = effect.work.now_or_never();
+        for provider in self.providers.values_mut() {
+            provider.restarting = false;
         }
+        self.late_creates();
         let mut due = Vec::new();
-        self.driver.due_operations(now, &mut due);
+        self.driver.due_operations(self.now, &mut due);
         for operation in due {
-            self.expire(&operation);
+            self.expire(&operation)?;
         }
         self.end_overdue();
         self.drive()
@@ -380,103 +507,59 @@ impl<B: EffectBackend> Sim<B> {
     pub fn next_moment(&self) -> Option<Timestamp> {
         let ends = self.running.iter().filter(|call| !call.abandoned);
         let ends = ends.filter_map(|call| call.end_by);
-        let late = self.late.iter().map(|effect| effect.at);
+        let late = self.providers.values();
+        let late = late.filter_map(|one| one.backend.control().next_late());
         ends.chain(late).chain(self.driver.requeue_at()).min()
     }
 
-    /// Stops the faults, delivers what is under way and lets time pass until nothing is left to do; demands
-    /// that this ends, within so much time, converged and without a leak (G22, G23), and then stays so (G3).
+    /// Folds an observation of a slot's attempt, as an application would.
     ///
     /// # Errors
     ///
     /// What did not hold.
-    pub fn settle(&mut self, within: Duration) -> Result<(), Broken> {
-        self.config.faults = FaultRates::default();
-        let end = self.now.checked_add(within).expect("traces are short");
-        let mut releases = 3;
-        self.drive()?;
-        loop {
-            self.quiesce()?;
-            match self.next_moment() {
-                // What is halted is somebody's to release; what was under way may halt a slot once more.
-                None if releases > 0 && self.release_halted() => {
-                    releases -= 1;
-                    self.drive()?;
-                }
-                None => break,
-                Some(next) if next > end => {
-                    let late = self.driver.is_converged() && self.driver.requeue_at() == Some(next);
-                    let what = if late {
-                        "G3: converged and waiting"
-                    } else {
-                        "G22: not settled"
-                    };
-                    return Err(Broken(format!("{what} after {within:?}: {}", self.describe())));
-                }
-                Some(next) => self.advance_to(next)?,
-            }
-        }
-        self.check_settled()
-    }
-
-    /// Asks for a retry of every halted slot; says whether there was one.
-    fn release_halted(&mut self) -> bool {
-        let nodes = self.driver.state().nodes.iter();
-        let halted = nodes.filter(|(_, node)| node.retry.halted.is_some());
-        let halted: Vec<LogicalNodeId> = halted.map(|(id, _)| id).collect();
-        for id in &halted {
-            self.driver.retry(id);
-        }
-        !halted.is_empty()
-    }
-
-    /// Does all deferred work, without letting time pass.
-    fn quiesce(&mut self) -> Result<(), Broken> {
-        for _ in 0..100_000 {
-            if !self.work()? {
-                return Ok(());
-            }
-        }
-        Err(Broken("G19: work goes on without end at one moment".to_owned()))
-    }
-
-    /// Folds an observation of a slot's attempt, as an application would.
     pub fn observe(
         &mut self,
         node: &LogicalNodeId,
         attempt: NodeAttemptId,
-        observation: Observation,
-    ) -> Folded {
-        let now = self.now;
-        let folded = self.driver.fold(node, attempt, &observation, now);
+        observation: &Observation,
+    ) -> Result<Folded, Broken> {
+        let before = self.driver.state().nodes.get(node).cloned();
+        let stale = self.driver.summary().stale;
+        let folded = self.driver.fold(node, attempt, observation, self.now);
         self.note(|| format!("{node} {attempt}: {observation}: {folded:?}"));
-        folded
+        Told {
+            node,
+            attempt,
+            observation,
+            folded,
+            before: before.as_ref(),
+            after: self.driver.state().nodes.get(node),
+            counted: self.driver.summary().stale - stale,
+            policy: &self.config.policy,
+            run: &self.shape.run_id,
+            now: self.now,
+        }
+        .check()?;
+        Ok(folded)
+    }
+
+    /// How long this run has lasted, in seconds.
+    pub fn seconds(&self) -> i64 {
+        self.now.as_second() - START
     }
 }
 
-pub(crate) fn setups<B: EffectBackend>(
+fn setups<S: Subject>(
     config: &SimConfig,
-    providers: &BTreeMap<ProviderKind, Provider<B>>,
+    providers: &BTreeMap<ProviderKind, Provider<S>>,
 ) -> BTreeMap<ProviderKind, ProviderSetup> {
-    let setup = |provider: &Provider<B>| {
-        let mut capabilities = provider.backend.capabilities();
-        capabilities.visibility = config.visibility;
-        capabilities.abortable = config.abortable;
-        ProviderSetup {
-            capabilities,
-            pace: config.pace,
-            fresh: config.fresh,
-        }
+    let setup = |provider: &Provider<S>| ProviderSetup {
+        capabilities: provider.backend.capabilities(),
+        pace: config.pace,
+        fresh: config.fresh,
     };
-    providers
-        .iter()
+    let setups = providers.iter();
+    setups
         .map(|(kind, provider)| (kind.clone(), setup(provider)))
-        .collect()
-}
-
-fn ledgers<B>(providers: &BTreeMap<ProviderKind, Provider<B>>) -> BTreeMap<ProviderKind, Ledger> {
-    providers
-        .keys()
-        .map(|kind| (kind.clone(), Ledger::new()))
         .collect()
 }

@@ -1,14 +1,14 @@
 //! What one driver promises of many nodes.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use nodewright_backends::MemoryBackend;
-use nodewright_conformance::{ByHand, Provider, Sim, SimConfig, group, policy, seeds, shape, template};
+use nodewright_conformance::{
+    ByHand, Chooser, Memory, Sim, SimConfig, group, policy, seeds, shape, template,
+};
 use nodewright_core::driver::{Accepted, DriverError};
-use nodewright_core::effect::{EffectError, Outcome};
+use nodewright_core::effect::{CommandKind, Destroyed, EffectError, Outcome};
 use nodewright_core::facts::{CreatedLease, LeaseFacts, LeaseId};
+use nodewright_core::id::BootstrapSessionId;
 use nodewright_core::node::Stage;
 use nodewright_core::observation::Folded;
 use nodewright_core::pace::PaceConfig;
@@ -42,7 +42,9 @@ fn a_late_answer_to_a_destroyed_attempt_is_destroyed_before_the_slot_is_leased_a
         })
     };
     assert_eq!(run.answer(&create[0], late("n-1")), Folded::Orphaned);
-    let sent = run.drive();
+    // The net of the attempt holds for its orphans, too.
+    assert_eq!(ByHand::text(&run.drive()), [""; 0]);
+    let sent = run.pass(1);
     assert_eq!(ByHand::text(&sent), ["w-0 1.4 destroy-lease"]);
     assert_eq!(
         ByHand::text(&run.pass(5)),
@@ -75,7 +77,7 @@ fn a_second_late_answer_goes_on_in_the_same_row_of_sequences() {
             endpoint: None,
         });
         assert_eq!(run.answer(&create[0], late), Folded::Orphaned);
-        let sent = run.drive();
+        let sent = run.pass(1);
         sequences.extend(sent.iter().map(|effect| effect.operation.sequence));
         let _ = run.succeed(&sent[0]);
         run.drive();
@@ -98,6 +100,93 @@ fn a_node_that_hangs_and_one_that_fails_hold_back_nobody() {
     }
     let summary = run.driver.summary();
     assert_eq!((summary.ready, summary.halted, summary.pending), (4, 1, 1));
+}
+
+/// G6: an answer that is right by its operation and answers another command is none.
+#[test]
+fn an_answer_to_another_kind_of_command_changes_nothing() {
+    let mut run = run(1);
+    let mut sent = run.drive();
+    let session = BootstrapSessionId(sent[0].operation);
+    let created = CreatedLease {
+        lease: LeaseFacts::new(LeaseId::new("n-1")),
+        endpoint: None,
+    };
+    let answers = [
+        (CommandKind::CreateLease, Outcome::LeaseCreated(created.clone())),
+        (CommandKind::FindLease, Outcome::LeaseFound(Some(created))),
+        (CommandKind::LookupEndpoint, Outcome::EndpointFound(None)),
+        (CommandKind::StartBootstrap, Outcome::BootstrapStarted(session)),
+        (CommandKind::ObserveConvergence, Outcome::ConvergenceAccepted),
+        (CommandKind::CancelBootstrap, Outcome::BootstrapCancelled),
+        (
+            CommandKind::DestroyLease,
+            Outcome::LeaseDestroyed(Destroyed::Gone),
+        ),
+    ];
+    let mut asked = Vec::new();
+    while let Some(effect) = sent.pop() {
+        let kind = effect.command.kind();
+        let before = run.driver.state().clone();
+        for (answered, outcome) in &answers {
+            if *answered != kind {
+                assert_eq!(run.answer(&effect, outcome.clone()), Folded::Stale, "{kind}");
+            }
+        }
+        assert_eq!(*run.driver.state(), before, "{kind}");
+        asked.push(kind);
+        let _ = run.succeed(&effect);
+        sent = run.drive();
+        if sent.is_empty() && run.driver.desired().node_count() == 1 {
+            let mut nothing = workers(0);
+            nothing.generation = Generation(2);
+            run.driver.update_desired(nothing, run.now).unwrap();
+            sent = run.drive();
+        }
+    }
+    assert_eq!(
+        asked,
+        [
+            CommandKind::CreateLease,
+            CommandKind::StartBootstrap,
+            CommandKind::ObserveConvergence,
+            CommandKind::DestroyLease
+        ]
+    );
+}
+
+/// G13: where a machine is reached may be known later than that there is one.
+#[test]
+fn a_machine_without_an_endpoint_is_asked_for_it_until_there_is_one() {
+    let mut run = run(1);
+    let create = run.drive();
+    let made = Outcome::LeaseCreated(CreatedLease {
+        lease: LeaseFacts::new(LeaseId::new("n-1")),
+        endpoint: None,
+    });
+    let _ = run.answer(&create[0], made);
+    let asked = run.drive();
+    assert_eq!(ByHand::text(&asked), ["w-0 1.2 lookup-endpoint"]);
+    let _ = run.answer(&asked[0], Outcome::EndpointFound(None));
+    assert!(run.drive().is_empty(), "it is not asked again at once");
+    let asked = run.pass(policy().probe_interval.as_secs());
+    assert_eq!(ByHand::text(&asked), ["w-0 1.3 lookup-endpoint"]);
+    let _ = run.succeed(&asked[0]);
+    assert!(run.node("w-0").endpoint.is_some());
+    assert_eq!(run.node("w-0").stage, Stage::EndpointKnown);
+    assert_eq!(ByHand::text(&run.drive()), ["w-0 1.4 start-bootstrap"]);
+}
+
+/// G3: whoever has not asked yet what is due is woken for nothing that has come already.
+#[test]
+fn a_deadline_that_has_come_is_not_waited_for() {
+    let mut run = run(1);
+    run.drive();
+    let deadline = run.node("w-0").pending.as_ref().unwrap().deadline;
+    assert_eq!(run.driver.requeue_at(), Some(deadline));
+    run.now = deadline;
+    assert!(run.drive().is_empty());
+    assert!(run.driver.requeue_at().is_none_or(|at| at > deadline));
 }
 
 /// G19, G18: used up sequences are an error of that node, said once; every other goes on.
@@ -183,29 +272,17 @@ fn scale_down_takes_the_highest_indices() {
     run.succeed_all();
 }
 
-fn sim(seed: u64, shape: ClusterShape) -> Sim<MemoryBackend> {
-    let provider = Provider {
-        backend: Arc::new(MemoryBackend::new()),
-        kill: MemoryBackend::kill,
-    };
-    let providers = BTreeMap::from([("alpha".parse().unwrap(), provider)]);
-    let config = SimConfig {
-        seed,
-        ..SimConfig::default()
-    };
-    Sim::new(config, providers, shape).unwrap()
-}
-
 /// G2: the order in which independent work completes does not change what is converged to, up to ids,
 /// sequences and moments.
 #[test]
 fn every_order_of_delivery_reaches_the_same_converged_state() {
     let reached = |seed| {
-        let mut sim = sim(seed, workers(4));
+        let mut sim = Sim::<Memory>::new(SimConfig::default(), ["alpha"], workers(4)).unwrap();
+        let mut chooser = Chooser::new(seed);
         sim.drive().unwrap();
         for (count, image) in [(6, "one"), (3, "two"), (5, "two")] {
             for _ in 0..10 {
-                sim.work().unwrap();
+                sim.work(&mut chooser).unwrap();
             }
             sim.update(vec![group("w", count, template("alpha", image))])
                 .unwrap();

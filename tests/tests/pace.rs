@@ -115,6 +115,27 @@ fn a_throttled_provider_is_asked_less_and_recovers() {
     assert_eq!((places_now(&run), run.driver.summary().ready), (16, 40));
 }
 
+/// Chapters 4 and 5: another grant is taken at once, and what a provider asked for holds in the next process.
+#[test]
+fn a_restored_process_with_another_grant_keeps_to_the_slow_down() {
+    let mut first = run(40, 16);
+    for effect in &first.drive() {
+        let slow = EffectError::throttled("slow down", Some(Duration::from_secs(30)));
+        let _ = first.fail(effect, slow);
+    }
+    let setup = ByHand::setup(places(8), true);
+    let wanted = shape(1, vec![group("w", 40, template("alpha", "one"))]);
+    let state = first.driver.state().clone();
+    let mut run = ByHand::restored(state, wanted, policy(), [("alpha", setup)], first.now);
+    assert_eq!(places_now(&run), 8);
+    let alpha = "alpha".parse().unwrap();
+    let pace = |run: &ByHand| run.driver.state().providers[&alpha].pace.clone();
+    assert_eq!(pace(&run).not_before(), pace(&first).not_before());
+    assert!(run.drive().is_empty());
+    assert!(run.pass(29).is_empty());
+    assert_eq!(run.pass(1).len(), 8);
+}
+
 /// Chapter 5: cleanup first, then nodes that hold a lease, then creation, each with its share.
 #[test]
 fn while_all_classes_wait_none_takes_more_than_its_share() {

@@ -1,28 +1,20 @@
 //! Processes that end, and processes that take over.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
-use nodewright_backends::MemoryBackend;
-use nodewright_conformance::{Provider, Sim, SimConfig, group, shape, template};
+use nodewright_conformance::{Chooser, Memory, Sim, SimConfig, group, shape, template};
 use nodewright_core::node::Stage;
 use nodewright_core::observation::Observation;
 use nodewright_core::pace::PaceConfig;
 
-fn converged(count: u32) -> Sim<MemoryBackend> {
+fn converged(count: u32) -> Sim<Memory> {
     converged_with(SimConfig::default(), count)
 }
 
-fn converged_with(config: SimConfig, count: u32) -> Sim<MemoryBackend> {
-    let provider = Provider {
-        backend: Arc::new(MemoryBackend::new()),
-        kill: MemoryBackend::kill,
-    };
-    let providers = BTreeMap::from([("alpha".parse().unwrap(), provider)]);
+fn converged_with(config: SimConfig, count: u32) -> Sim<Memory> {
     let shape = shape(1, vec![group("w", count, template("alpha", "one"))]);
-    let mut sim = Sim::new(config, providers, shape).unwrap();
+    let mut sim = Sim::new(config, ["alpha"], shape).unwrap();
     sim.settle(Duration::from_secs(60)).unwrap();
     sim
 }
@@ -35,13 +27,14 @@ fn a_new_process_ends_every_old_machine_before_it_fills_the_slot_anew() {
     let (calls, allocated) = (sim.calls().len(), sim.driver().state().next_attempt_id);
     sim.restart_anew().unwrap();
     sim.settle(Duration::from_secs(60)).unwrap();
+    let all = sim.calls();
     for (id, node) in sim.driver().state().nodes.iter() {
         assert!(
             Some(node.attempt) >= allocated,
             "{id} is attempt {} again",
             node.attempt
         );
-        let calls: Vec<&String> = sim.calls()[calls..]
+        let calls: Vec<&String> = all[calls..]
             .iter()
             .filter(|call| call.starts_with(&format!("{id} ")))
             .collect();
@@ -56,10 +49,10 @@ fn a_new_process_ends_every_old_machine_before_it_fills_the_slot_anew() {
 #[test]
 fn a_process_that_has_the_state_keeps_every_machine_and_calls_nobody() {
     let mut sim = converged(5);
-    let (calls, live) = (sim.calls().len(), sim.live());
+    let (calls, live) = (sim.calls().len(), sim.living());
     sim.restart_restored().unwrap();
     sim.settle(Duration::from_secs(60)).unwrap();
-    assert_eq!((sim.calls().len(), sim.live()), (calls, live));
+    assert_eq!((sim.calls().len(), sim.living()), (calls, live));
 }
 
 /// Chapter 4: what was under way is remembered, so that what came of it is adopted and not made twice.
@@ -69,8 +62,9 @@ fn whatever_a_restored_process_was_about_its_machines_are_adopted() {
         let mut sim = converged(3);
         sim.update(vec![group("w", 6, template("alpha", "one"))]).unwrap();
         sim.drive().unwrap();
+        let mut chooser = Chooser::new(seed);
         for _ in 0..seed % 40 {
-            sim.work().unwrap();
+            sim.work(&mut chooser).unwrap();
         }
         let before = sim.driver().state().next_attempt_id;
         sim.restart_restored().unwrap();
@@ -97,16 +91,16 @@ fn a_state_that_lags_behind_never_makes_a_second_machine_for_a_slot() {
             rate: None,
         };
         let config = SimConfig {
-            seed,
             pace,
-            trace: true,
+            notes: true,
             ..SimConfig::default()
         };
         let mut sim = converged_with(config, 2);
         sim.update(vec![group("w", 5, template("alpha", "one"))]).unwrap();
         sim.drive().unwrap();
+        let mut chooser = Chooser::new(seed);
         for _ in 0..seed % 20 {
-            sim.work().unwrap();
+            sim.work(&mut chooser).unwrap();
         }
         let journal = sim.driver().state().clone();
         // That a machine is gone of which the journal knows is for the sweeps to find.
@@ -114,11 +108,12 @@ fn a_state_that_lags_behind_never_makes_a_second_machine_for_a_slot() {
         let doomed: Vec<_> = doomed.map(|(id, node)| (id, node.attempt)).collect();
         for (id, attempt) in &doomed {
             let reason = "it died after the journal was written".into();
-            let _ = sim.observe(id, *attempt, Observation::NodeLost { reason });
+            let lost = Observation::NodeLost { reason };
+            let _ = sim.observe(id, *attempt, &lost).unwrap();
         }
         sim.settle(Duration::from_secs(600)).unwrap();
         sim.restart_from(journal).unwrap();
         let settled = sim.settle(Duration::from_secs(600));
-        settled.unwrap_or_else(|broken| panic!("seed {seed}: {broken}\n{}", sim.trace().join("\n")));
+        settled.unwrap_or_else(|broken| panic!("seed {seed}: {broken}\n{}", sim.notes().join("\n")));
     }
 }

@@ -171,7 +171,7 @@ impl Supervision {
     fn tell(&mut self, report: DriveReport, now: Timestamp) {
         for node in report.touched {
             if self.driver.knows(&node) {
-                self.view.set(self.driver.node_status(&node, now));
+                self.view.set(self.driver.node_glance(&node, now));
             } else {
                 self.view.remove(&node);
             }

@@ -1,14 +1,17 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use nodewright_core::bootstrap::StreamEvent;
-use nodewright_core::effect::StreamReport;
+use nodewright_core::effect::{Cancel, StreamReport};
 use nodewright_core::facts::{AgentId, BootstrapStage};
 use nodewright_core::id::{NodeAttemptId, OperationId};
 use nodewright_core::template::{BootSpec, NodeShape, NodeTemplate, SwarmJoinSpec, Template};
 
 use super::*;
+
+mod plugin;
 
 fn call(attempt: u64, sequence: u32) -> Call {
     let attempt = NodeAttemptId::new(attempt);
@@ -48,13 +51,13 @@ fn poll<T>(future: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn create(backend: &MemoryBackend, attempt: u64) -> CreatedLease {
+fn create(backend: &impl EffectBackend, attempt: u64) -> CreatedLease {
     now(backend.create_lease(&call(attempt, 1), &spec())).unwrap()
 }
 
 type Seen = Arc<Mutex<Vec<StreamEvent>>>;
 
-fn start(backend: &MemoryBackend, created: &CreatedLease, sequence: u32) -> (Session, Seen) {
+fn start(backend: &impl EffectBackend, created: &CreatedLease, sequence: u32) -> (Session, Seen) {
     let seen = Seen::default();
     let events = seen.clone();
     let sink = ObservationSink::new(move |report: StreamReport| {

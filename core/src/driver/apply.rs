@@ -197,7 +197,7 @@ impl ClusterDriver {
         let template = self.template(slot);
         let before = Share::of(self.state.nodes.at(slot), template);
         let after = Share::of(Some(&node), template);
-        self.index.tally.replace(before, after);
+        self.index.exchange(slot, before, after);
         self.state.nodes.insert(slot, node);
         self.index.mark(slot);
     }
@@ -206,11 +206,10 @@ impl ClusterDriver {
         let Some(node) = self.state.nodes.at(slot) else {
             return;
         };
-        let template = self.template(slot);
-        self.index
-            .tally
-            .replace(Share::of(Some(node), template), Share::of(None, template));
         let sequence = node.next_sequence;
+        let template = self.template(slot);
+        let (before, after) = (Share::of(Some(node), template), Share::of(None, template));
+        self.index.exchange(slot, before, after);
         self.hand_to_orphans(&self.state.nodes.id(slot), attempt, sequence);
         self.state.nodes.remove(slot);
         self.index.mark(slot);

@@ -36,8 +36,11 @@ impl ClusterDriver {
 
     fn consider(&mut self, slot: Slot, looked: bool, draft: &mut Draft, now: Timestamp) {
         let node = self.state.nodes.at(slot);
-        let gate = gate(&self.state, looked, || self.state.nodes.id(slot), node);
-        let decision = reconcile_node(node, self.template(slot), gate, &self.policy, now);
+        let group = self.index.gates.of(slot.group);
+        let gate = gate(group, &self.state, looked, || self.state.nodes.id(slot), node);
+        let template = self.template(slot);
+        let desired = template.is_some();
+        let decision = reconcile_node(node, template, gate, &self.policy, now);
         let order = (self.index.rank(slot.group), slot.index);
         let claim = draft.consider(order, slot, node, decision, now);
         let index = &mut self.index;
@@ -46,6 +49,8 @@ impl ClusterDriver {
         if entry.wake != decision.until() {
             index.wake_at(slot, decision.until());
         }
+        let at = node.and_then(|node| index.gates.side_of(slot, node, desired));
+        index.stand(slot, at);
         let Some(node) = node else {
             if decision == Decision::Settled {
                 self.give_back(slot);

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::deadlines::Deadlines;
+use super::gates::{Gates, Moved, Side};
 use super::tally::{Share, Tally};
 use crate::desired::Desired;
 use crate::failure::NodeError;
@@ -27,6 +28,8 @@ pub(super) struct Entry {
     pub(super) armed: Option<Timestamp>,
     /// Its place in the queue of its provider.
     pub(super) claim: Option<(Class, Claim)>,
+    /// The gate that it stands at.
+    pub(super) at: Option<Side>,
 }
 
 /// What is derived for one orphan.
@@ -60,6 +63,9 @@ pub(super) struct Index {
     pub(super) places: Vec<Option<u32>>,
     /// The place of each interned group in the order of names.
     ranks: Vec<u32>,
+    pub(super) gates: Gates,
+    /// Gates that moved and whose slots are to be woken; always empty but while that is done.
+    moved: Vec<Moved>,
     pub(super) tally: Tally,
     pub(super) requeue_at: Option<Timestamp>,
     pub(super) errors: Vec<NodeError>,
@@ -89,13 +95,14 @@ impl Index {
                     .filter(|_| slot.index < count)
                     .map(|wanted| &wanted.template);
                 empty -= u64::from(slot.index < count);
-                index.tally.add(Share::of(Some(node), template));
+                index.count(slot, Share::of(Some(node), template));
                 index.hold(&node.provider, None, node.held_class());
                 if let Some(at) = operation_deadline(&state.nodes, slot) {
                     index.operations.push(at, slot);
                 }
             }
             index.tally.unsatisfied += empty;
+            index.gates.count_empty(group, empty);
         }
         for (key, orphan) in &state.orphans {
             index.tally.orphans += 1;
@@ -114,8 +121,86 @@ impl Index {
             .values()
             .filter(|provider| provider.first_look != FirstLook::Done);
         index.tally.unlooked = looks.count() as u64;
+        index.tie(state, desired);
         index.mark_all(state, desired);
         index
+    }
+
+    /// Counts a slot. Gates are told later: by [`settle_gates`](Self::settle_gates), or [`tie`](Self::tie).
+    pub(super) fn count(&mut self, slot: Slot, share: Share) {
+        self.tally.add(share);
+        self.gates.count(slot.group, None, Some(share));
+    }
+
+    /// Counts a slot no more, likewise.
+    pub(super) fn discount(&mut self, slot: Slot, share: Share) {
+        self.tally.remove(share);
+        self.gates.count(slot.group, Some(share), None);
+    }
+
+    /// Counts a slot as what it is now, and wakes those that stand at a gate that moves by that.
+    pub(super) fn exchange(&mut self, slot: Slot, before: Share, after: Share) {
+        if before == after {
+            return;
+        }
+        self.tally.remove(before);
+        self.tally.add(after);
+        if before.holds_back() != after.holds_back() {
+            self.gates.count(slot.group, Some(before), Some(after));
+            self.settle_gates(slot.group);
+        }
+    }
+
+    /// Tells the groups that one is tied to what its counts mean, and wakes those that stand at a gate that
+    /// moves by that.
+    pub(super) fn settle_gates(&mut self, group: u32) {
+        self.gates.settle(group, &mut self.moved);
+        if !self.moved.is_empty() {
+            self.wake_standing();
+        }
+    }
+
+    /// Ties the groups anew, and wakes those that stand at a gate that moves by that.
+    pub(super) fn tie(&mut self, state: &ClusterState, desired: &Desired) {
+        let newly_tied = self
+            .gates
+            .tie(&state.nodes, desired, &state.departed, &mut self.moved);
+        self.wake_standing();
+        for group in newly_tied {
+            let place = self.places[group as usize];
+            let count = place.map_or(0, |place| desired.groups()[place as usize].count);
+            for index in 0..count {
+                self.mark(Slot { group, index });
+            }
+        }
+    }
+
+    fn wake_standing(&mut self) {
+        let mut moved = std::mem::take(&mut self.moved);
+        for gate in moved.drain(..) {
+            let (_, group) = gate;
+            for index in self.gates.take_standing(gate) {
+                let slot = Slot { group, index };
+                self.slots.entry(slot).at = None;
+                self.mark(slot);
+            }
+        }
+        // The emptied vector goes back.
+        self.moved = moved;
+    }
+
+    /// Has a slot stand at this gate, or at none.
+    pub(super) fn stand(&mut self, slot: Slot, at: Option<Side>) {
+        let entry = self.slots.entry(slot);
+        if entry.at != at {
+            let before = std::mem::replace(&mut entry.at, at);
+            if let Some(side) = before {
+                self.gates.leave(side, slot);
+            }
+            if let Some(side) = at {
+                self.gates.join(side, slot);
+            }
+        }
     }
 
     /// Marks a slot dirty.
@@ -164,7 +249,7 @@ impl Index {
     /// Gives back what a group no longer needs beyond its first `count` slots.
     pub(super) fn trim(&mut self, group: u32, count: u32) {
         self.slots.trim(group, count, |entry| {
-            !entry.dirty && entry.wake.is_none() && entry.claim.is_none()
+            !entry.dirty && entry.wake.is_none() && entry.claim.is_none() && entry.at.is_none()
         });
     }
 
@@ -172,6 +257,7 @@ impl Index {
     /// wait are put in order again.
     pub(super) fn learn_names(&mut self, nodes: &Nodes, desired: &Desired) {
         let groups = nodes.groups().count();
+        self.gates.reserve(groups);
         let mut ranks = vec![0; groups];
         self.places.clear();
         self.places.resize(groups, None);

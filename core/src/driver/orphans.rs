@@ -110,8 +110,13 @@ impl ClusterDriver {
             .get(&key.node)
             .filter(|node| node.attempt == key.attempt);
         let surplus = node.is_some_and(|node| node.stage != Stage::Destroyed);
+        let last = node.and_then(|node| node.retry.last_command);
+        let last_destroy = last.filter(|(kind, _)| *kind == CommandKind::DestroyLease);
+        let last_destroy = last_destroy.map(|(_, at)| at);
         let mut orphan = Orphan::new(Arc::new(lease), seen, sequence);
         orphan.surplus = surplus;
+        // The net is the attempt's: what its node sent last may have been for this very resource.
+        orphan.last_dispatch = last_destroy;
         self.index.tally.orphans += 1;
         self.index.tally.surplus += u64::from(surplus);
         self.event(

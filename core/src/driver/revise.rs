@@ -1,6 +1,7 @@
 //! Taking the next revision of the shape.
 
-use std::collections::BTreeSet;
+use std::cmp::Ordering;
+use std::ops::Range;
 
 use jiff::Timestamp;
 
@@ -58,80 +59,91 @@ impl ClusterDriver {
         self.event(now, EventKind::ShapeAccepted { generation, nodes: 0 });
     }
 
-    /// Puts another desired shape in place, touching only the slots that it changes.
+    /// Puts another desired shape in place, touching only the groups and slots that it changes.
     fn replace_desired(&mut self, next: Desired) {
-        let mut changes = Vec::new();
-        let names: BTreeSet<&GroupId> = self
-            .desired
-            .groups()
-            .iter()
-            .chain(next.groups())
-            .map(|group| &group.id)
-            .collect();
-        for name in names {
-            let find = |desired: &Desired| desired.find(name).map(|place| desired.groups()[place].clone());
-            let (old, new) = (find(&self.desired), find(&next));
-            let count = |group: &Option<DesiredGroup>| group.as_ref().map_or(0, |group| group.count);
-            let (low, high) = (count(&old).min(count(&new)), count(&old).max(count(&new)));
-            let template = |group: &Option<DesiredGroup>| group.as_ref().map(|group| group.template.clone());
-            let same = template(&old) == template(&new);
-            changes.push((name.clone(), if same { low } else { 0 }..high, count(&new)));
+        let changes = changes(&self.desired, &next);
+        let same_names = self.desired.graph().names() == next.graph().names();
+        let retied = self.note_departed(&next) | (self.desired.graph() != next.graph());
+        let mut slots = Vec::with_capacity(changes.len());
+        for change in &changes {
+            let (group, _) = self.state.nodes.intern(&change.name);
+            self.state.nodes.reserve(group, change.count);
+            self.index.slots.reserve(group, change.count);
+            self.index.gates.reserve(group as usize + 1);
+            slots.push((group, change.slots.clone(), change.count));
         }
-        self.note_departed(&next);
-        for (name, _, count) in &changes {
-            let (group, _) = self.state.nodes.intern(name);
-            self.state.nodes.reserve(group, *count);
-            self.index.slots.reserve(group, *count);
-        }
-        for (name, changed, _) in &changes {
-            let group = self.state.nodes.group(name).expect("it was interned");
+        for (group, changed, _) in &slots {
             for index in changed.clone() {
-                let slot = Slot { group, index };
-                self.index
-                    .tally
-                    .remove(Share::of(self.state.nodes.at(slot), self.template(slot)));
+                let slot = Slot { group: *group, index };
+                let share = Share::of(self.state.nodes.at(slot), self.template(slot));
+                self.index.discount(slot, share);
             }
         }
         self.desired = next;
-        self.index.learn_names(&self.state.nodes, &self.desired);
-        for (name, changed, count) in changes {
-            let group = self.state.nodes.group(&name).expect("it was interned");
+        if !same_names {
+            self.index.learn_names(&self.state.nodes, &self.desired);
+        }
+        for (group, changed, count) in slots {
             for index in changed {
                 let slot = Slot { group, index };
-                self.index
-                    .tally
-                    .add(Share::of(self.state.nodes.at(slot), self.template(slot)));
+                let share = Share::of(self.state.nodes.at(slot), self.template(slot));
+                self.index.count(slot, share);
                 self.index.mark(slot);
+            }
+            if !retied {
+                self.index.settle_gates(group);
             }
             self.state.nodes.trim(group, count);
             self.index.trim(group, count);
         }
+        if retied {
+            self.index.tie(&self.state, &self.desired);
+        }
     }
+}
 
-    /// Edges outlive their group: while a group that left the shape still has slots, all that it depended on
-    /// when it left is kept.
-    fn note_departed(&mut self, next: &Desired) {
-        for group in next.groups() {
-            self.state.departed.remove(&group.id);
-        }
-        for (place, group) in self.desired.groups().iter().enumerate() {
-            let leaves = next.find(&group.id).is_none();
-            let interned = self.state.nodes.group(&group.id);
-            if leaves && interned.is_some_and(|group| !self.state.nodes.is_empty_group(group)) {
-                let requires = self.desired.graph().requires_all(place);
-                let names = requires
-                    .map(|place| self.desired.groups()[place].id.clone())
-                    .collect();
-                self.state.departed.insert(group.id.clone(), names);
-            }
-        }
-    }
+/// What another shape changes about a group.
+struct Change {
+    name: GroupId,
+    /// The slots that are desired no more, or from now on, or made from something else.
+    slots: Range<u32>,
+    /// How many are desired from now on.
+    count: u32,
+}
 
-    /// Forgets the edges of a departed group once its last slot is gone.
-    pub(super) fn forget_departed(&mut self, group: u32) {
-        if !self.state.departed.is_empty() && self.state.nodes.is_empty_group(group) {
-            let name = self.state.nodes.name(group).clone();
-            self.state.departed.remove(&name);
+/// What another shape changes, by the groups of both in one go. O(groups).
+fn changes(old: &Desired, next: &Desired) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut note = |old: Option<&DesiredGroup>, new: Option<&DesiredGroup>| {
+        let Some(group) = new.or(old) else { return };
+        let (was, count) = (
+            old.map_or(0, |group| group.count),
+            new.map_or(0, |group| group.count),
+        );
+        let template = |group: Option<&DesiredGroup>| group.map(|group| group.template.digest());
+        let first = if template(old) == template(new) {
+            was.min(count)
+        } else {
+            0
+        };
+        let slots = first..was.max(count);
+        // A group may come or go without a slot.
+        if !slots.is_empty() || old.is_some() != new.is_some() {
+            let name = group.id.clone();
+            changes.push(Change { name, slots, count });
         }
+    };
+    let (mut old, mut new) = (old.groups().iter().peekable(), next.groups().iter().peekable());
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => break,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(old), Some(new)) => old.id.cmp(&new.id),
+        };
+        let old = (order != Ordering::Greater).then(|| old.next()).flatten();
+        let new = (order != Ordering::Less).then(|| new.next()).flatten();
+        note(old, new);
     }
+    changes
 }

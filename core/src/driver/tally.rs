@@ -13,24 +13,37 @@ pub(super) struct Share {
     pending: bool,
     waiting: bool,
     unsatisfied: bool,
+    /// Whether it is desired and not available: it keeps those above its group from starting.
+    lacking: bool,
+    /// Whether it is undesired and holds a node: it keeps those below its group from stopping.
+    going: bool,
 }
 
 impl Share {
     pub(super) fn of(node: Option<&ManagedNode>, desired: Option<&Template>) -> Self {
-        let satisfied = match (node, desired) {
-            (None, None) => true,
-            (Some(node), Some(template)) => node.is_available(template) && node.pending.is_none(),
+        let available = match (node, desired) {
+            (Some(node), Some(template)) => node.is_available(template),
             _ => false,
         };
+        let lacking = desired.is_some() && !available;
+        let going = desired.is_none() && node.is_some();
+        let pending = node.is_some_and(|node| node.pending.is_some());
         Self {
             stage: node.map(|node| node.stage as usize),
             ready: node.is_some_and(|node| node.ready),
             deleting: node.is_some_and(|node| node.intent == Intent::Deleting),
             halted: node.is_some_and(|node| node.retry.halted.is_some()),
-            pending: node.is_some_and(|node| node.pending.is_some()),
+            pending,
             waiting: node.is_some_and(|node| node.retry.waiting_since.is_some()),
-            unsatisfied: !satisfied,
+            unsatisfied: lacking || going || pending,
+            lacking,
+            going,
         }
+    }
+
+    /// Whether the slot holds back starts, and stops.
+    pub(super) fn holds_back(self) -> [bool; 2] {
+        [self.lacking, self.going]
     }
 }
 
@@ -60,13 +73,6 @@ impl Tally {
 
     pub(super) fn remove(&mut self, share: Share) {
         self.count(share, u64::wrapping_sub);
-    }
-
-    pub(super) fn replace(&mut self, before: Share, after: Share) {
-        if before != after {
-            self.remove(before);
-            self.add(after);
-        }
     }
 
     fn count(&mut self, share: Share, step: fn(u64, u64) -> u64) {

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use nodewright_core::decide::Overdue;
 use nodewright_core::event::EventKind;
+use nodewright_core::id::{GroupId, LogicalNodeId};
 use nodewright_core::node::Stage;
 
 use super::action::Action;
@@ -221,11 +222,12 @@ impl World {
         for spec in desired.expand() {
             let id = &spec.id;
             let node = state.nodes.get(id);
-            let halted = node.is_some_and(|node| node.retry.halted.is_some());
+            let halted = self.is_halted(id);
             let ready = node.is_some_and(|node| node.is_available(&spec.template) && node.pending.is_none());
+            let held_back = node.is_none_or(|node| node.lease.is_none()) && self.waits_for_halted(&id.group);
             hold!(
                 "G22",
-                ready || halted,
+                ready || halted || held_back,
                 "{id} stays as it is: {:?} {node:?}",
                 self.driver.why(id, self.now)
             );
@@ -279,5 +281,21 @@ impl World {
             "a forced pass changed something"
         );
         Ok(())
+    }
+
+    fn is_halted(&self, id: &LogicalNodeId) -> bool {
+        let node = self.driver.state().nodes.get(id);
+        node.is_some_and(|node| node.retry.halted.is_some())
+    }
+
+    /// Whether a group depends, directly or not, on one that has a halted slot.
+    fn waits_for_halted(&self, group: &GroupId) -> bool {
+        let desired = self.driver.desired();
+        let group = desired.shape().groups.iter().find(|of| of.group_id == *group);
+        let mut below = group.into_iter().flat_map(|group| &group.depends_on);
+        below.any(|below| {
+            let mut slots = desired.expand().filter(|spec| spec.id.group == *below);
+            slots.any(|spec| self.is_halted(&spec.id)) || self.waits_for_halted(below)
+        })
     }
 }

@@ -19,7 +19,7 @@ use super::action::{Fate, Tag};
 use super::cloud::{Cloud, Report};
 use super::print;
 use super::setup::{Budget, Setup};
-use crate::oracle::{check_preview, check_rest};
+use crate::oracle::{check_preview, check_rest, g25_order};
 
 /// A guarantee that did not hold, by number, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,6 +219,10 @@ impl World {
         let broken = |rule| move |crate::Broken(what): crate::Broken| Violation { rule, what };
         check_preview(&self.driver, self.now).map_err(broken("G29"))?;
         let generation = self.driver.state().observed_generation;
+        let groups = &self.driver.desired().shape().groups;
+        let ordered = groups.iter().any(|group| !group.depends_on.is_empty());
+        let ordered = ordered || !self.driver.state().departed.is_empty();
+        let before = ordered.then(|| self.driver.state().clone());
         let stale = self.driver.summary().stale;
         let mut desk = Desk {
             ledger: &mut self.ledger,
@@ -249,6 +253,10 @@ impl World {
         );
         hold!("G19", report.errors.is_empty(), "{:?}", report.errors);
         self.check_sent(setup, &sent)?;
+        if let Some(before) = before {
+            let (state, desired) = (self.driver.state(), self.driver.desired());
+            g25_order(&before, state, desired, &sent).map_err(broken("G25"))?;
+        }
         self.done.sent.extend(sent);
         check_rest(&self.driver, self.now).map_err(|crate::Broken(what)| {
             let rule = if what.starts_with("G3") { "G3" } else { "G29" };

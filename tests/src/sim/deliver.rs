@@ -1,34 +1,48 @@
-//! Deferred work: calls, sessions, results, reports, looks. Each function does one piece of it.
-
-use std::time::Duration;
+//! Deferred work: submissions, calls, sessions, results, reports, looks. Each function does one piece of it.
 
 use futures_util::FutureExt;
-use jiff::Timestamp;
+use nodewright_core::bootstrap::{StreamEvent, StreamObservation};
 use nodewright_core::driver::DueOperation;
-use nodewright_core::effect::{CommandKind, EffectBackend, EffectError, Outcome};
+use nodewright_core::effect::{EffectBackend, EffectError, Outcome};
+use nodewright_core::facts::BootstrapStage;
+use nodewright_core::id::{AttemptIdentity, ProviderKind};
 use nodewright_core::ledger::{Completion, Expiry};
 use nodewright_core::observation::{Folded, Observation};
 
-use super::{Broken, LateEffect, News, Sim};
-use crate::call::{Fault, Live, Running};
+use super::{Live, News, Running, Sim};
+use crate::Chooser;
+use crate::oracle::Broken;
+use crate::subject::{Aborts, Pump, Subject};
 
-impl<B: EffectBackend> Sim<B> {
-    /// Does one piece of deferred work and drives; `false` if there is none that can be done now.
+/// How many things that were told are kept to be told again.
+const REMEMBERED: usize = 16;
+
+/// A piece of deferred work, by its place among its like.
+#[derive(Debug, Clone)]
+enum Piece {
+    Begin(ProviderKind),
+    Call(usize),
+    News(usize),
+    Session(usize),
+    Look(usize),
+}
+
+impl<S: Subject> Sim<S> {
+    /// Does one piece of deferred work that can be done now, and drives; `false` if there is none. The pieces
+    /// are tried from a chosen one on.
     ///
     /// # Errors
     ///
     /// What did not hold.
-    pub fn work(&mut self) -> Result<bool, Broken> {
+    pub fn work(&mut self, chooser: &mut Chooser) -> Result<bool, Broken> {
         self.take_reports();
-        let counts = self.pieces();
-        let total: usize = counts.iter().sum();
-        if total == 0 {
+        let pieces = self.pieces();
+        if pieces.is_empty() {
             return Ok(false);
         }
-        // A piece may be unable to go on, so all are tried, from a chosen one on.
-        let from = self.chooser.below(total);
-        for piece in (from..total).chain(0..from) {
-            if self.piece(piece, counts)? {
+        let from = chooser.below(pieces.len());
+        for piece in pieces[from..].iter().chain(&pieces[..from]) {
+            if self.piece(piece.clone())? {
                 self.take_reports();
                 self.drive()?;
                 return Ok(true);
@@ -37,103 +51,88 @@ impl<B: EffectBackend> Sim<B> {
         Ok(false)
     }
 
-    /// Does one chosen piece of deferred work, if it can go on, without driving.
-    pub(crate) fn any_piece(&mut self) -> Result<(), Broken> {
+    /// Does the piece of deferred work of this number, if it can be done now, without driving.
+    pub(super) fn work_one(&mut self, number: u16) -> Result<(), Broken> {
         self.take_reports();
-        let counts = self.pieces();
-        let total: usize = counts.iter().sum();
-        if total > 0 {
-            let piece = self.chooser.below(total);
-            self.piece(piece, counts)?;
+        let mut pieces = self.pieces();
+        if !pieces.is_empty() {
+            let piece = pieces.swap_remove(usize::from(number) % pieces.len());
+            self.piece(piece)?;
+            self.take_reports();
         }
         Ok(())
     }
 
-    /// How many pieces of work there are: calls, news, sessions, looks.
-    fn pieces(&self) -> [usize; 4] {
-        [
-            self.running.len(),
-            self.news.len(),
-            self.sessions.len(),
-            self.looks.len(),
-        ]
+    fn pieces(&self) -> Vec<Piece> {
+        let submitted = self.providers.iter();
+        let submitted = submitted.filter(|(_, provider)| !provider.submitted.is_empty());
+        let begins = submitted.map(|(kind, _)| Piece::Begin(kind.clone()));
+        begins
+            .chain((0..self.running.len()).map(Piece::Call))
+            .chain((0..self.news.len()).map(Piece::News))
+            .chain((0..self.sessions.len()).map(Piece::Session))
+            .chain((0..self.looks.len()).map(Piece::Look))
+            .collect()
     }
 
-    fn piece(&mut self, mut piece: usize, counts: [usize; 4]) -> Result<bool, Broken> {
-        for (kind, count) in counts.into_iter().enumerate() {
-            if piece < count {
-                return match kind {
-                    0 => Ok(self.step_call(piece)),
-                    1 => self.deliver(piece).map(|()| true),
-                    2 => Ok(self.poll_session(piece)),
-                    _ => Ok(self.answer_look(piece)),
-                };
-            }
-            piece -= count;
+    fn piece(&mut self, piece: Piece) -> Result<bool, Broken> {
+        match piece {
+            Piece::Begin(kind) => self.begin(&kind).map(|()| true),
+            Piece::Call(place) => self.step_call(place),
+            Piece::News(place) => self.deliver(place).map(|()| true),
+            Piece::Session(place) => Ok(self.poll_session(place)),
+            Piece::Look(place) => Ok(self.answer_look(place)),
         }
-        Ok(false)
     }
 
     /// Gets on with a call; `false` if it waits.
-    fn step_call(&mut self, place: usize) -> bool {
+    fn step_call(&mut self, place: usize) -> Result<bool, Broken> {
         let call = &mut self.running[place];
-        let told_to_end = call.end_by.is_some();
-        match &call.fault {
-            Fault::Hang if told_to_end && (call.abandoned || self.config.abortable) => {
-                self.finish_call(place, None);
-                return true;
-            }
-            // Without faults nothing hangs for ever.
-            Fault::Hang => return false,
-            Fault::Before(error) => {
-                let outcome = Outcome::Failed(error.clone());
-                self.finish_call(place, Some(outcome));
-                return true;
-            }
-            Fault::Later if call.effect.command.kind() == CommandKind::CreateLease => {
-                let outcome = Outcome::Failed(EffectError::ambiguous("the answer was lost"));
-                self.finish_call(place, Some(outcome));
-                return true;
-            }
-            Fault::None | Fault::After | Fault::Later | Fault::Slow => {}
+        let operation = call.effect.operation;
+        if !std::mem::replace(&mut call.begun, true) {
+            self.history.begins(self.driver.state(), &call.effect)?;
         }
-        if call.answered.is_none() {
-            let Some((outcome, session)) = (&mut call.work).now_or_never() else {
-                return false;
-            };
-            let lost = matches!(call.fault, Fault::After | Fault::Later);
-            let identity = call.call.identity.clone();
-            call.answered = Some(if lost {
-                Outcome::Failed(EffectError::ambiguous("the answer was lost"))
-            } else {
-                outcome
-            });
-            if let Some(session) = session {
-                let run = session.run;
-                self.sessions.push(Live { identity, run });
-            }
-            if self.running[place].fault == Fault::Slow {
-                return true;
-            }
+        let control = self.providers[&call.effect.provider].backend.control();
+        let waits = || control.holds(operation);
+        self.stirred = true;
+        let Some((outcome, session)) = self.pump.poll(&mut call.work, waits) else {
+            return Ok(false);
+        };
+        let identity = call.call.identity.clone();
+        if let Some(session) = session.filter(|session| session.id.0 == operation) {
+            self.run_session(identity, session);
         }
-        let call = &mut self.running[place];
-        if call.fault == Fault::Slow && !told_to_end {
-            return false;
-        }
-        let outcome = call.answered.take();
-        self.finish_call(place, outcome);
-        true
+        self.finish_call(place, Some(outcome));
+        self.late_creates();
+        Ok(true)
+    }
+
+    /// Has a session run: where time is real by itself, else when the trace says so.
+    fn run_session(&mut self, identity: AttemptIdentity, session: nodewright_core::bootstrap::Session) {
+        let run = match &self.pump {
+            Pump::Inline => session.run,
+            Pump::Tokio(runtime) => {
+                let task = Aborts::new(runtime.spawn(session.run));
+                async move { drop(task.await) }.boxed()
+            }
+        };
+        self.sessions.push(Live {
+            identity,
+            session: session.id,
+            run,
+        });
     }
 
     fn finish_call(&mut self, place: usize, outcome: Option<Outcome>) {
         let call = self.running.remove(place);
         let operation = call.effect.operation;
+        self.stirred = true;
+        // Whatever a call still does when it is dropped belongs to it: only then has it ended.
+        drop(call.work);
         let now = self.now;
-        self.note(|| format!("call {call:?} ends: {outcome:?}"));
-        let ledger = self
-            .ledgers
-            .get_mut(&call.effect.provider)
-            .expect("one per provider");
+        self.note(|| format!("call {operation} ends: {outcome:?}"));
+        let provider = self.providers.get_mut(&call.effect.provider);
+        let ledger = &mut provider.expect("it is registered").ledger;
         let completion = match outcome {
             Some(outcome) => ledger.complete(operation, outcome, now),
             None => ledger.ended(operation, now),
@@ -147,48 +146,35 @@ impl<B: EffectBackend> Sim<B> {
             }),
             Completion::Stale => {}
         }
-        if call.fault == Fault::Later {
-            let visibility = self.config.visibility;
-            self.come_later(call, visibility);
-        }
-    }
-
-    /// Lets a create come through although its caller is gone; of any other call nothing comes.
-    pub(super) fn come_later(&mut self, call: Running, visibility: Duration) {
-        if call.effect.command.kind() == CommandKind::CreateLease && call.answered.is_none() {
-            let share = self.chooser.below(5) as u32;
-            let at = self
-                .now
-                .checked_add(visibility * share / 4)
-                .expect("traces are short");
-            let work = call.work;
-            if at <= self.now {
-                let _ = work.now_or_never();
-                return;
-            }
-            self.late.push(LateEffect { at, work });
-        }
     }
 
     /// An operation's deadline has come.
-    pub(super) fn expire(&mut self, due: &DueOperation) {
+    pub(super) fn expire(&mut self, due: &DueOperation) -> Result<(), Broken> {
         let now = self.now;
         self.note(|| format!("{} is due", due.operation));
-        let ledger = self.ledgers.get_mut(&due.provider).expect("one per provider");
-        match ledger.expire(&due.node, due.operation, now) {
+        self.history.expires(self.driver.state(), due, now)?;
+        // What an executor is told it hears in order: the submission before the expiry.
+        let waiting = |sim: &Self| {
+            let submitted = &sim.providers[&due.provider].submitted;
+            submitted.iter().any(|effect| effect.operation == due.operation)
+        };
+        while waiting(self) {
+            self.begin(&due.provider)?;
+        }
+        let provider = self.providers.get_mut(&due.provider).expect("it is registered");
+        match provider.ledger.expire(&due.node, due.operation, now) {
             Expiry::Settled(result) => self.news.push(result.into()),
             Expiry::Ending => {}
             Expiry::Cancel => {
-                let grace = self.config.policy.abort_grace;
-                let call = self
-                    .running
-                    .iter_mut()
-                    .find(|call| call.effect.operation == due.operation);
+                let end_by = now.checked_add(self.config.policy.abort_grace);
+                let mut calls = self.running.iter_mut();
+                let call = calls.find(|call| call.effect.operation == due.operation);
                 let call = call.expect("what a ledger holds as running is in the list");
                 call.call.cancel.cancel();
-                call.end_by = Some(now.checked_add(grace).expect("traces are short"));
+                call.end_by = end_by.ok();
             }
         }
+        Ok(())
     }
 
     /// Ends the tasks whose grace is over; of what cannot be ended the outcome is reported without its end.
@@ -196,17 +182,15 @@ impl<B: EffectBackend> Sim<B> {
         let now = self.now;
         let overdue = |call: &Running| !call.abandoned && call.end_by.is_some_and(|at| at <= now);
         while let Some(place) = self.running.iter().position(overdue) {
-            if self.config.abortable {
+            let call = &mut self.running[place];
+            let provider = self.providers.get_mut(&call.effect.provider);
+            let provider = provider.expect("it is registered");
+            if provider.backend.capabilities().abortable {
                 self.finish_call(place, None);
                 continue;
             }
-            let call = &mut self.running[place];
             call.abandoned = true;
-            let ledger = self
-                .ledgers
-                .get_mut(&call.effect.provider)
-                .expect("one per provider");
-            let result = ledger.abandoned(call.effect.operation);
+            let result = provider.ledger.abandoned(call.effect.operation);
             self.news.extend(result.map(News::from));
         }
     }
@@ -222,41 +206,44 @@ impl<B: EffectBackend> Sim<B> {
             _ => place,
         };
         let news = self.news.remove(place);
-        let lost = matches!(news.observation, Observation::Stream(_));
-        if lost && self.chooser.happens(self.config.faults.lost_reports) {
-            self.note(|| format!("lost: {}", news.observation));
-            return Ok(());
+        let _ = self.observe(&news.node, news.attempt, &news.observation)?;
+        if self.delivered.len() == REMEMBERED {
+            self.delivered.pop_front();
         }
-        let _ = self.observe(&news.node, news.attempt, news.observation.clone());
-        if self.delivered.len() == 16 {
-            self.delivered.remove(0);
-        }
-        self.delivered.push(news);
+        self.delivered.push_back(news);
         Ok(())
     }
 
+    /// Loses one of the stream reports that are under way.
+    pub(super) fn mislay(&mut self, number: u16) {
+        self.take_reports();
+        let streams = (0..self.news.len())
+            .filter(|place| matches!(self.news[*place].observation, Observation::Stream(_)));
+        let streams: Vec<usize> = streams.collect();
+        if !streams.is_empty() {
+            let news = self.news.remove(streams[usize::from(number) % streams.len()]);
+            self.note(|| format!("lost: {}", news.observation));
+        }
+    }
+
     /// Tells the driver again what it was told before: nothing may change (G6).
-    pub(crate) fn deliver_again(&mut self) -> Result<(), Broken> {
+    pub(super) fn deliver_again(&mut self, number: u16) -> Result<(), Broken> {
         if self.delivered.is_empty() {
             return Ok(());
         }
-        let place = self.chooser.below(self.delivered.len());
-        let news = self.delivered[place].clone();
+        let news = self.delivered[usize::from(number) % self.delivered.len()].clone();
         // That a machine is lost may be said twice; of everything else the first time counts.
-        if !matches!(
+        let once = matches!(
             news.observation,
             Observation::Finished { .. } | Observation::Stream(_)
-        ) {
+        );
+        if !once {
             return Ok(());
         }
         let before = self.driver.state().clone();
-        let stale = self.driver.summary().stale;
-        let folded = self.observe(&news.node, news.attempt, news.observation.clone());
-        let unchanged = folded == Folded::Stale
-            && *self.driver.state() == before
-            && self.driver.summary().stale == stale + 1;
+        let folded = self.observe(&news.node, news.attempt, &news.observation)?;
         // A lease that a destroyed attempt is told of is looked after again: it may be another one.
-        if unchanged || folded == Folded::Orphaned {
+        if folded == Folded::Orphaned || (folded == Folded::Stale && *self.driver.state() == before) {
             return Ok(());
         }
         Err(Broken(format!(
@@ -267,63 +254,75 @@ impl<B: EffectBackend> Sim<B> {
 
     /// Runs a session as far as it gets.
     fn poll_session(&mut self, place: usize) -> bool {
-        let before = self.reported.lock().expect("nobody panics under it").len();
+        let before = self.reports();
         let live = &mut self.sessions[place];
-        let over = (&mut live.run).now_or_never().is_some();
+        let over = match &self.pump {
+            Pump::Inline => (&mut live.run).now_or_never().is_some(),
+            Pump::Tokio(runtime) => runtime.block_on(async {
+                let moment = std::time::Duration::from_millis(5);
+                tokio::time::timeout(moment, &mut live.run).await.is_ok()
+            }),
+        };
         if over {
             let live = self.sessions.remove(place);
             self.note(|| format!("session of {} is over", live.identity));
         }
-        over || self.reported.lock().expect("nobody panics under it").len() > before
+        over || self.reports() > before
     }
 
-    fn take_reports(&mut self) {
-        let reports = std::mem::take(&mut *self.reported.lock().expect("nobody panics under it"));
-        self.news.extend(reports.into_iter().map(|report| News {
+    /// What runs the sessions dies: each is seen to fail.
+    pub(super) fn crash_streams(&mut self) {
+        self.take_reports();
+        for live in std::mem::take(&mut self.sessions) {
+            let reason = "its task ended without a word".into();
+            let event = StreamEvent::Failed {
+                stage: BootstrapStage::StreamFailed,
+                reason,
+            };
+            self.news.push(News {
+                node: live.identity.node,
+                attempt: live.identity.attempt,
+                observation: Observation::Stream(StreamObservation {
+                    session: live.session,
+                    sequence: u64::MAX,
+                    event,
+                }),
+            });
+        }
+    }
+
+    fn reports(&self) -> usize {
+        let reported = self.reported.lock().expect("nobody panics under it");
+        reported.streams.len() + reported.losses.len()
+    }
+
+    pub(super) fn take_reports(&mut self) {
+        let reported = std::mem::take(&mut *self.reported.lock().expect("nobody panics under it"));
+        let streams = reported.streams.into_iter().map(|report| News {
             node: report.node,
             attempt: report.attempt,
             observation: Observation::Stream(report.observation),
-        }));
+        });
+        self.news.extend(streams);
+        let losses = reported.losses.into_iter().map(|loss| News {
+            node: loss.node,
+            attempt: loss.attempt,
+            observation: Observation::NodeLost { reason: loss.reason },
+        });
+        self.news.extend(losses);
     }
 
-    /// Answers a first look.
+    /// Answers a look.
     fn answer_look(&mut self, place: usize) -> bool {
         let (look, asked_at) = self.looks.remove(place);
-        let backend = &self.providers[&look.provider].backend;
-        let answer = if self.chooser.happens(self.config.faults.looks) {
-            Err(EffectError::ambiguous("no answer"))
-        } else {
-            backend
-                .list_leases(&self.shape.run_id)
-                .now_or_never()
-                .unwrap_or_else(|| Err(EffectError::ambiguous("it waits")))
-        };
+        let backend = self.providers[&look.provider].backend.clone();
+        let run = self.shape.run_id.clone();
+        let answer = self.pump.finish(async move { backend.list_leases(&run).await });
+        let answer = answer.unwrap_or_else(|| Err(EffectError::ambiguous("it waits")));
         let findings = self
             .driver
             .inventory(&look.provider, look.asked, asked_at, answer.clone(), self.now);
         self.note(|| format!("look at {} answered: {findings:?} {answer:?}", look.provider));
         true
-    }
-
-    /// Lets the machine of this attempt die; the loss is told later.
-    pub(crate) fn kill(&mut self, identity: &nodewright_core::id::AttemptIdentity, told: bool) {
-        let providers = self.providers.values().cloned().collect::<Vec<_>>();
-        for provider in providers {
-            if (provider.kill)(&provider.backend, identity) && told {
-                self.news.push(News {
-                    node: identity.node.clone(),
-                    attempt: identity.attempt,
-                    observation: Observation::NodeLost {
-                        reason: "its machine died".into(),
-                    },
-                });
-            }
-        }
-    }
-
-    /// The moment until which this trace has lasted, as a number of seconds, for people.
-    pub fn seconds(&self) -> i64 {
-        let start = Timestamp::from_second(1_900_000_000).expect("it is a moment");
-        self.now.duration_since(start).as_secs()
     }
 }

@@ -1,76 +1,78 @@
-//! The executors of a simulated process: ledgers decide, calls sit in a list.
+//! The executors of a played process: submissions wait to be begun, ledgers decide, calls sit in a list.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::panic::AssertUnwindSafe;
 
+use futures_util::FutureExt;
 use nodewright_core::driver::{EffectSink, Refused};
-use nodewright_core::effect::{
-    Call, Cancel, EffectBackend, ObservationSink, PlannedEffect, StreamReport, perform,
-};
-use nodewright_core::id::{AttemptIdentity, NodeAttemptId, ProviderKind, RunId};
-use nodewright_core::ledger::{Ledger, Verdict};
+use nodewright_core::effect::{Call, Cancel, EffectError, ObservationSink, Outcome, PlannedEffect, perform};
+use nodewright_core::id::{AttemptIdentity, NodeAttemptId, ProviderKind};
+use nodewright_core::ledger::Verdict;
+use nodewright_core::observation::Observation;
 
-use super::{Broken, Provider, SimConfig};
-use crate::Chooser;
-use crate::call::Running;
+use super::{News, Provider, Running, Sim};
+use crate::oracle::Broken;
+use crate::subject::Subject;
 
-/// Takes a drive's effects. What a ledger would not take, the driver must not have sent.
-pub(super) struct Executor<'a, B> {
-    pub(super) config: &'a SimConfig,
-    pub(super) chooser: &'a mut Chooser,
-    pub(super) providers: &'a BTreeMap<ProviderKind, Provider<B>>,
-    pub(super) ledgers: &'a mut BTreeMap<ProviderKind, Ledger>,
-    pub(super) running: &'a mut Vec<Running>,
-    pub(super) reported: &'a Arc<Mutex<Vec<StreamReport>>>,
-    pub(super) calls: &'a mut Vec<String>,
-    pub(super) run: &'a RunId,
+/// Takes a drive's effects. Whose executor died just now takes none.
+pub(super) struct Executor<'a, S: Subject> {
+    providers: &'a mut BTreeMap<ProviderKind, Provider<S>>,
     pub(super) accepted: Vec<PlannedEffect>,
-    pub(super) broken: Option<Broken>,
 }
 
-impl<B: EffectBackend> EffectSink for Executor<'_, B> {
+impl<'a, S: Subject> Executor<'a, S> {
+    pub(super) fn new(providers: &'a mut BTreeMap<ProviderKind, Provider<S>>) -> Self {
+        let accepted = Vec::new();
+        Self { providers, accepted }
+    }
+}
+
+impl<S: Subject> EffectSink for Executor<'_, S> {
     fn submit(&mut self, effects: Vec<PlannedEffect>) -> Vec<Refused> {
-        effects.iter().filter_map(|effect| self.take(effect)).collect()
+        let mut refused = Vec::new();
+        for effect in effects {
+            let provider = self
+                .providers
+                .get_mut(&effect.provider)
+                .expect("only registered ones are asked");
+            if provider.restarting {
+                refused.push(Refused {
+                    node: effect.node.clone(),
+                    operation: effect.operation,
+                    reason: "the executor is restarting".into(),
+                });
+            } else {
+                provider.submitted.push_back(effect.clone());
+                self.accepted.push(effect);
+            }
+        }
+        refused
     }
 
     fn retire(&mut self, attempt: NodeAttemptId) {
-        for ledger in self.ledgers.values_mut() {
-            ledger.retire(attempt);
+        for provider in self.providers.values_mut() {
+            provider.ledger.retire(attempt);
         }
     }
 }
 
-impl<B: EffectBackend> Executor<'_, B> {
-    fn take(&mut self, effect: &PlannedEffect) -> Option<Refused> {
+impl<S: Subject> Sim<S> {
+    /// Begins the submission that has waited longest at a provider.
+    pub(super) fn begin(&mut self, kind: &ProviderKind) -> Result<(), Broken> {
+        let provider = self.providers.get_mut(kind).expect("it is registered");
+        let Some(effect) = provider.submitted.pop_front() else {
+            return Ok(());
+        };
         let operation = effect.operation;
-        if self.chooser.happens(self.config.faults.refused) {
-            let reason = "the executor is restarting".into();
-            return Some(Refused {
-                node: effect.node.clone(),
-                operation,
-                reason,
-            });
-        }
-        let busy = self
-            .running
-            .iter()
-            .any(|call| call.effect.operation.attempt == operation.attempt);
-        if busy {
-            self.break_with(format!(
-                "G9: {operation} was sent while a call of its attempt is at work"
-            ));
-        }
-        let verdict = self
-            .ledgers
-            .get_mut(&effect.provider)
-            .map(|ledger| ledger.submit(effect));
-        if verdict != Some(Verdict::Run) {
-            self.break_with(format!("the ledger would not take {effect:?}: {verdict:?}"));
-            return None;
+        let verdict = provider.ledger.submit(&effect);
+        if verdict != Verdict::Run {
+            return Err(Broken(format!(
+                "G9: the ledger would not run {operation}: {verdict:?}"
+            )));
         }
         let call = Call {
             identity: AttemptIdentity {
-                run: self.run.clone(),
+                run: self.shape.run_id.clone(),
                 node: effect.node.clone(),
                 attempt: operation.attempt,
             },
@@ -79,28 +81,59 @@ impl<B: EffectBackend> Executor<'_, B> {
         };
         let reported = self.reported.clone();
         let sink = ObservationSink::new(move |report| {
-            reported.lock().expect("nobody panics under it").push(report);
+            reported
+                .lock()
+                .expect("nobody panics under it")
+                .streams
+                .push(report);
         });
-        let backend = self.providers[&effect.provider].backend.clone();
-        self.calls
-            .push(format!("{} {operation} {}", effect.node, effect.command.kind()));
+        let backend = provider.backend.clone();
+        let (made, command) = (call.clone(), effect.command.clone());
+        let work = async move { perform(&backend, &made, &command, || sink).await };
+        let panicked = || Outcome::Failed(EffectError::ambiguous("the backend panicked"));
+        let work = AssertUnwindSafe(work).catch_unwind();
         self.running.push(Running {
-            fault: self.config.faults.choose(self.chooser),
-            work: {
-                let (call, command) = (call.clone(), effect.command.clone());
-                Box::pin(async move { perform(&*backend, &call, &command, || sink).await })
-            },
+            work: work
+                .map(move |answer| answer.unwrap_or_else(|_| (panicked(), None)))
+                .boxed(),
             call,
-            effect: effect.clone(),
-            answered: None,
+            effect,
+            begun: false,
             end_by: None,
             abandoned: false,
         });
-        self.accepted.push(effect.clone());
-        None
+        Ok(())
     }
 
-    fn break_with(&mut self, what: String) {
-        self.broken.get_or_insert(Broken(what));
+    /// The executor of a provider dies and is restarted: what had not begun is refused, calls at work are told
+    /// to end, and what may have been lost with it is reported again.
+    pub(super) fn crash_executor(&mut self, kind: &ProviderKind) {
+        let pending = self.driver.pending_at(kind);
+        let provider = self.providers.get_mut(kind).expect("it is registered");
+        provider.submitted.clear();
+        provider.restarting = true;
+        let operations = pending.iter().map(|(_, operation)| *operation);
+        let restart = provider.ledger.executor_restarted(operations);
+        for result in restart.report {
+            self.news.push(result.into());
+        }
+        for (node, operation) in pending {
+            if restart.refused.contains(&operation) {
+                let reason = "the executor died before it began".into();
+                self.news.push(News {
+                    node,
+                    attempt: operation.attempt,
+                    observation: Observation::Refused { operation, reason },
+                });
+            }
+        }
+        let end_by = self.now.checked_add(self.config.policy.abort_grace);
+        let end_by = end_by.expect("traces are short");
+        for call in &mut self.running {
+            if restart.end.contains(&call.effect.operation) {
+                call.call.cancel.cancel();
+                call.end_by.get_or_insert(end_by);
+            }
+        }
     }
 }
