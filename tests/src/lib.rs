@@ -5,6 +5,7 @@ mod by_hand;
 mod chooser;
 mod conformance;
 mod contract;
+pub mod exhaustive;
 mod faulty;
 mod level;
 pub mod mutants;

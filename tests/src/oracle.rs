@@ -23,7 +23,7 @@ mod told;
 use std::fmt;
 
 pub(crate) use self::history::History;
-pub(crate) use self::order::g25_what_it_depends_on_is_available;
+pub(crate) use self::order::{g25_order, g25_what_it_depends_on_is_available};
 pub(crate) use self::pass::{check_preview, check_rest};
 pub(crate) use self::restored::check_restored;
 pub use self::state::check_state;

@@ -51,7 +51,7 @@ fn goes_away(desired: &Desired, id: &LogicalNodeId) -> bool {
 }
 
 /// G25, of what a drive sent and began: starts from below, goes from above.
-pub(super) fn g25_order(
+pub(crate) fn g25_order(
     before: &ClusterState,
     after: &ClusterState,
     desired: &Desired,
