@@ -70,7 +70,11 @@ impl<S: Subject> Sim<S> {
             self.driver.summary().stale == stale,
             "G8: a refused submission was not recorded as pending"
         );
-        demand!(passes <= PASSES, "G19: one drive took {passes} passes");
+        demand!(
+            passes <= PASSES && (passes > 0 || accepted.is_empty()),
+            "G19: one drive took {passes} passes, and sent {}",
+            accepted.len()
+        );
         g20_the_observed_generation_never_goes_back(before, &self.driver)?;
         for effect in accepted {
             g8_what_is_sent_is_pending(state, effect)?;

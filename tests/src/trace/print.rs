@@ -6,7 +6,7 @@ use super::Trace;
 
 impl Trace {
     /// The trace as an expression. It speaks of `Trace`, `Setup`, `GroupPlan`, `Input` and their parts, which are
-    /// all in [`trace`](crate::trace).
+    /// all in [`trace`](mod@crate::trace).
     pub fn to_code(&self) -> String {
         let mut text = format!("Trace {{\n    setup: {},\n    inputs: vec![\n", code(&self.setup));
         for input in &self.inputs {
