@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use divan::Bencher;
+use futures_util::FutureExt as _;
 use nodewright::Clock;
 use nodewright::effect::Cancel;
 use nodewright::workflow::{Done, Verdict, Workflow};
@@ -77,6 +78,18 @@ fn run_100_000_tasks_that_have_nothing_to_do(bencher: Bencher) {
     bencher.bench_local(|| {
         let report = runtime.block_on(workflow.run(&clock, &Cancel::new()));
         assert_eq!(report.verdict(), Verdict::Done);
+    });
+}
+
+/// What a step of a backend pays for being a workflow.
+#[divan::bench]
+fn build_and_run_five_tasks_that_have_nothing_to_do(bencher: Bencher) {
+    let (runtime, clock, tasks) = (runtime(), Clock::system(), chain(5));
+    let _entered = runtime.enter();
+    bencher.bench_local(|| {
+        let mut workflow = build(&tasks);
+        let run = workflow.run(&clock, &Cancel::new()).now_or_never();
+        assert_eq!(run.expect("nothing waits").verdict(), Verdict::Done);
     });
 }
 

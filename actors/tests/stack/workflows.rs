@@ -49,12 +49,15 @@ fn workflow(shared: Shared) -> Workflow<Shared> {
     tasks.build().unwrap()
 }
 
+/// What comes soon; an hour of paused time that passes without it is a failure.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(3600);
+    tokio::time::timeout(limit, future).await.expect("it comes")
+}
+
 /// Waits for progress that is as wanted.
 async fn seen(run: &WorkflowRun, wanted: impl FnMut(&Report) -> bool) {
-    let mut progress = run.progress();
-    let limit = Duration::from_secs(600);
-    let seen = tokio::time::timeout(limit, progress.wait_for(wanted)).await;
-    seen.expect("it comes").expect("it lives");
+    soon(run.progress().wait_for(wanted)).await.expect("it lives");
 }
 
 fn begun(report: &Report) -> bool {
@@ -78,10 +81,10 @@ async fn a_workflow_is_run_until_done_and_everybody_sees_how_far_it_is() {
         assert!(matches!(report.outcome("third"), Some(TaskOutcome::Waiting)));
         shared.permits.add_permits(1);
     }
-    let report = run.ended().await.unwrap();
+    let report = soon(run.ended()).await.unwrap();
     assert_eq!((report.verdict(), report.run()), (Verdict::Done, 3));
     assert_eq!(run.progress().borrow().to_string(), report.to_string());
-    assert_eq!(heard.0.recv().await.unwrap(), "terminated: done");
+    assert_eq!(soon(heard.0.recv()).await.unwrap(), "terminated: done");
     drop(shared);
     assert_eq!(Arc::strong_count(&token), 1, "nobody holds the tasks any more");
 }
@@ -92,9 +95,9 @@ async fn a_workflow_that_failed_for_good_is_no_actor_that_failed() {
     let mut tasks = Workflow::builder(());
     tasks.task("only", |_| async { Err(TaskError::fatal("no such tenant")) });
     let run = WorkflowRun::spawn_linked(tasks.build().unwrap(), Backoff::default(), parent);
-    let report = run.await.unwrap().ended().await.unwrap();
+    let report = soon(run.await.unwrap().ended()).await.unwrap();
     assert_eq!(report.verdict(), Verdict::Failed);
-    assert_eq!(heard.0.recv().await.unwrap(), "terminated: failed for good");
+    assert_eq!(soon(heard.0.recv()).await.unwrap(), "terminated: failed for good");
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,14 +116,14 @@ async fn a_stop_cancels_it_and_what_runs_comes_to_its_end() {
     tokio::time::sleep(WorkflowRun::GRACE / 2).await;
     assert!(begun(&run.progress().borrow()));
     shared.permits.add_permits(1);
-    let report = run.ended().await.unwrap();
+    let report = soon(run.ended()).await.unwrap();
     assert_eq!(report.verdict(), Verdict::Cancelled);
     assert!(matches!(report.outcome("second"), Some(TaskOutcome::Done { .. })));
     assert!(matches!(
         report.outcome("third"),
         Some(TaskOutcome::NotReached(_))
     ));
-    assert_eq!(heard.0.recv().await.unwrap(), "terminated: enough");
+    assert_eq!(soon(heard.0.recv()).await.unwrap(), "terminated: enough");
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,8 +136,8 @@ async fn a_task_that_does_not_heed_a_stop_is_dropped_after_the_grace() {
         .unwrap();
     seen(&run, begun).await;
     parent.get_children()[0].stop(None);
-    assert_eq!(run.ended().await.unwrap_err(), Lost);
-    assert_eq!(heard.0.recv().await.unwrap(), "terminated: ");
+    assert_eq!(soon(run.ended()).await.unwrap_err(), Lost);
+    assert_eq!(soon(heard.0.recv()).await.unwrap(), "terminated: ");
     assert_eq!(Arc::strong_count(&token), 1, "nobody holds the tasks any more");
 }
 
@@ -144,14 +147,14 @@ async fn a_cancel_ends_it_also_in_the_wait_between_runs() {
     let workflow = workflow(Shared::failing(9, &token));
     workflow.shared().permits.add_permits(9);
     let patient = Backoff {
-        initial_delay: Duration::from_secs(3600),
-        max_delay: Duration::from_secs(3600),
+        initial_delay: Duration::from_secs(36_000),
+        max_delay: Duration::from_secs(36_000),
         ..Backoff::default()
     };
     let run = WorkflowRun::spawn(workflow, patient).await.unwrap();
     seen(&run, |report| report.verdict() == Verdict::Again).await;
     run.cancel();
-    let report = run.ended().await.unwrap();
+    let report = soon(run.ended()).await.unwrap();
     assert_eq!((report.verdict(), report.run()), (Verdict::Cancelled, 1));
 }
 
@@ -165,8 +168,8 @@ async fn an_actor_that_is_killed_is_reported_and_leaves_nothing_running() {
         .unwrap();
     seen(&run, begun).await;
     parent.get_children()[0].kill();
-    assert_eq!(run.ended().await.unwrap_err(), Lost);
-    assert!(heard.0.recv().await.unwrap().starts_with("terminated"));
+    assert_eq!(soon(run.ended()).await.unwrap_err(), Lost);
+    assert!(soon(heard.0.recv()).await.unwrap().starts_with("terminated"));
     assert_eq!(Arc::strong_count(&token), 1, "nobody holds the tasks any more");
 }
 
@@ -180,8 +183,8 @@ async fn a_run_that_dies_without_a_report_is_heard_by_the_supervisor() {
     let run = WorkflowRun::spawn_linked(workflow, Backoff::default(), parent)
         .await
         .unwrap();
-    assert_eq!(run.ended().await.unwrap_err(), Lost);
-    let heard = heard.0.recv().await.unwrap();
+    assert_eq!(soon(run.ended()).await.unwrap_err(), Lost);
+    let heard = soon(heard.0.recv()).await.unwrap();
     assert!(
         heard.starts_with("failed: ") && heard.contains("without a report"),
         "{heard}"
@@ -202,11 +205,11 @@ async fn a_supervisor_that_stops_takes_its_workflow_along() {
     let run = WorkflowRun::spawn_linked(tasks.build().unwrap(), Backoff::default(), parent.clone())
         .await
         .unwrap();
-    let cancel = handed.recv().await.unwrap();
+    let cancel = soon(handed.recv()).await.unwrap();
     assert!(!cancel.is_cancelled());
     parent.stop(None);
-    assert_eq!(run.ended().await.unwrap_err(), Lost);
-    cancel.cancelled().await;
+    assert_eq!(soon(run.ended()).await.unwrap_err(), Lost);
+    soon(cancel.cancelled()).await;
     assert_eq!(Arc::strong_count(&token), 1, "nobody holds the tasks any more");
 }
 
