@@ -19,6 +19,7 @@ mod sim;
 mod subject;
 mod subjects;
 pub mod trace;
+pub mod wrong;
 
 pub use by_hand::ByHand;
 pub use chooser::Chooser;

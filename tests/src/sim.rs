@@ -4,6 +4,7 @@ mod deliver;
 mod executor;
 mod happen;
 mod settle;
+mod slip;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -29,10 +30,12 @@ use nodewright_core::shape::{ClusterShape, NodeGroupSpec};
 use nodewright_core::state::ClusterState;
 
 use self::executor::Executor;
+use self::slip::Slipped;
 use crate::faulty::{Control, Faulty, Stated};
 use crate::oracle::{Broken, History, Told, check_preview};
 use crate::subject::{Aborts, Living, Pump, SharedTime, Subject, VirtualTime};
 use crate::trace::Setup;
+use crate::wrong::Slip;
 
 /// What a simulation is made from.
 #[derive(Debug, Clone)]
@@ -47,6 +50,8 @@ pub struct SimConfig {
     pub fresh: bool,
     /// Whether to keep notes of what happened, for people.
     pub notes: bool,
+    /// What its executors do wrong.
+    pub slip: Option<Slip>,
 }
 
 impl Default for SimConfig {
@@ -61,6 +66,7 @@ impl Default for SimConfig {
             pace: PaceConfig::default(),
             fresh: true,
             notes: false,
+            slip: None,
         }
     }
 }
@@ -87,6 +93,7 @@ impl From<&Setup> for SimConfig {
             },
             fresh: setup.fresh,
             notes: false,
+            slip: None,
         }
     }
 }
@@ -168,6 +175,8 @@ pub struct Sim<S: Subject> {
     pub(crate) looks: Vec<(DueLook, Timestamp)>,
     /// Where machines that die are heard of as it happens.
     watches: Vec<Aborts<()>>,
+    /// What a wrong executor keeps to itself.
+    pub(crate) slipped: Slipped,
     /// How many inputs are still to be taken before the next pass.
     pub(crate) gathering: u8,
     /// Whether what lives at the providers may have changed since it was counted last.
@@ -236,6 +245,7 @@ impl<S: Subject> Sim<S> {
             sessions: Vec::new(),
             looks: Vec::new(),
             watches: Vec::new(),
+            slipped: Slipped::default(),
             gathering: 0,
             stirred: true,
             history: History::default(),
@@ -385,6 +395,7 @@ impl<S: Subject> Sim<S> {
     /// What only the process held is lost. Of the creates that were about to reach their provider every
     /// second one does, and comes through within its visibility.
     fn die(&mut self) {
+        let kept = self.calls_that_live_on();
         for (place, call) in std::mem::take(&mut self.running).into_iter().enumerate() {
             let nodewright_core::effect::Command::CreateLease(spec) = &call.effect.command else {
                 continue;
@@ -396,6 +407,7 @@ impl<S: Subject> Sim<S> {
                     .strand(&call.call, spec, quarters);
             }
         }
+        self.running = kept;
         self.late_creates();
         self.news.clear();
         self.delivered.clear();
