@@ -367,9 +367,7 @@ impl<S: Subject> Sim<S> {
     ///
     /// As the driver's.
     pub fn restart_restored(&mut self) -> Result<(), DriverError> {
-        self.take_over(self.driver.state().clone())?;
-        self.history.handed_over();
-        Ok(())
+        self.take_over(self.driver.state().clone())
     }
 
     /// The process ends, and one that has a state of it takes over; the state may be older than the end.
@@ -388,6 +386,7 @@ impl<S: Subject> Sim<S> {
         let setups = setups(&self.config, &self.providers);
         let (shape, policy) = (self.shape.clone(), self.config.policy.clone());
         self.driver = ClusterDriver::restore(state, shape, policy, setups, self.now)?;
+        self.history.handed_over(self.driver.state());
         self.watch();
         Ok(())
     }
@@ -408,6 +407,7 @@ impl<S: Subject> Sim<S> {
             }
         }
         self.running = kept;
+        self.history.process_ends();
         self.late_creates();
         self.news.clear();
         self.delivered.clear();
@@ -424,6 +424,7 @@ impl<S: Subject> Sim<S> {
             let control = provider.backend.control().clone();
             // A first look believes what it sees, so that what was scripted for a sweep is not fair to it.
             control.forget_listings();
+            control.forget_operations();
             provider.backend = Faulty::new(provider.subject.open(), control);
         }
     }
@@ -528,6 +529,12 @@ impl<S: Subject> Sim<S> {
         attempt: NodeAttemptId,
         observation: &Observation,
     ) -> Result<Folded, Broken> {
+        if let Observation::Finished {
+            operation, outcome, ..
+        } = observation
+        {
+            self.history.is_told(*operation, outcome)?;
+        }
         let before = self.driver.state().nodes.get(node).cloned();
         let stale = self.driver.summary().stale;
         let folded = self.driver.fold(node, attempt, observation, self.now);

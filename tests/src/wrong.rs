@@ -6,10 +6,12 @@
 //! None of them is a change to nodewright's sources.
 
 mod backend;
+mod erased;
 mod flaw;
 pub mod flaws;
 mod slip;
 
 pub use self::backend::{Flawed, Wrong};
+pub use self::erased::{Erased, ErasedBackend};
 pub use self::flaw::{Flaw, Inside, Notes};
 pub use self::slip::Slip;

@@ -46,6 +46,8 @@ struct Books {
     cursed: BTreeMap<LogicalNodeId, Reply>,
     late: Vec<Late>,
     at_work: BTreeMap<NodeAttemptId, OperationId>,
+    /// The operations of this process that were called for.
+    seen: BTreeSet<OperationId>,
     /// Calls that wait in here, and not for the provider.
     held: BTreeSet<OperationId>,
     /// When the last create of each ended; none while one is at work.
@@ -100,6 +102,11 @@ impl Control {
     /// Tears up the scripts of inventories.
     pub fn forget_listings(&self) {
         self.books().listings.clear();
+    }
+
+    /// Another process takes over: names of operations that were called for may be used again.
+    pub fn forget_operations(&self) {
+        self.books().seen.clear();
     }
 
     /// From now on has whoever asks looked up: an operation of which this says no was not recorded (G8).
@@ -172,6 +179,11 @@ impl Control {
             books.broken.push(format!(
                 "G9: {operation} began while the call of {other} was at work"
             ));
+        }
+        if !books.seen.insert(operation) {
+            books
+                .broken
+                .push(format!("G9: the backend was called twice for {operation}"));
         }
         books
             .calls

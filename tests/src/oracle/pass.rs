@@ -88,6 +88,7 @@ impl<S: Subject> Sim<S> {
             g24_nothing_is_pending_beyond_its_deadline(&id, node, self.now)?;
         }
         self.history.attempts_begun(before, state);
+        self.history.sends(accepted);
         self.history
             .g30_no_command_is_repeated_too_soon(accepted, &self.config.policy, self.now)?;
         check_rest(&self.driver, self.now)?;

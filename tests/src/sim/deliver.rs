@@ -144,7 +144,8 @@ impl<S: Subject> Sim<S> {
             Completion::EndedLate { .. } if self.slips(Slip::KeepsEnds) => {}
             Completion::EndedLate { node, operation, at } => {
                 if self.slips(Slip::TellsBoth) {
-                    self.news.extend(outcome.map(|outcome| News::late(&call, outcome, at)));
+                    self.news
+                        .extend(outcome.map(|outcome| News::late(&call, outcome, at)));
                 }
                 self.news.push(News {
                     node,

@@ -7,12 +7,12 @@ mod making;
 use super::Flaw;
 
 pub use self::ending::{
-    CancelsNothing, DestroysAnything, DestroysTheFirst, GoingIsGone, GoneIsAnError, HangsForEver,
-    SaysGone, StartsAnother,
+    CancelsNothing, DestroysAnything, DestroysTheFirst, GoingIsGone, GoneIsAnError, HangsForEver, SaysGone,
+    StartsAnother,
 };
 pub use self::looking::{
-    FindsByMaking, ForgetsOnRestart, HidesTheDead, ListsHalf, ListsNothing, ListsStrangers, NeverTellsOfDeaths,
-    RaisesTheDead, SeesLate,
+    FindsByMaking, ForgetsOnRestart, HidesTheDead, ListsHalf, ListsNothing, ListsStrangers,
+    NeverTellsOfDeaths, RaisesTheDead, SeesLate,
 };
 pub use self::making::{
     AdoptsAnotherAttempts, AdoptsAnotherRuns, ChangesWhatItStates, NeverAdopts, SaysDefinite, StampsAnything,
@@ -21,6 +21,6 @@ pub use self::making::{
 
 /// No flaw at all.
 #[derive(Debug)]
-pub struct None;
+pub struct NoFlaw;
 
-impl Flaw for None {}
+impl Flaw for NoFlaw {}
