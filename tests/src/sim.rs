@@ -424,7 +424,6 @@ impl<S: Subject> Sim<S> {
             let control = provider.backend.control().clone();
             // A first look believes what it sees, so that what was scripted for a sweep is not fair to it.
             control.forget_listings();
-            control.forget_operations();
             provider.backend = Faulty::new(provider.subject.open(), control);
         }
     }

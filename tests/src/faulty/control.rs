@@ -105,7 +105,7 @@ impl Control {
     }
 
     /// Another process takes over: names of operations that were called for may be used again.
-    pub fn forget_operations(&self) {
+    pub(super) fn forget_operations(&self) {
         self.books().seen.clear();
     }
 

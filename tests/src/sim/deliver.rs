@@ -132,6 +132,7 @@ impl<S: Subject> Sim<S> {
         // Whatever a call still does when it is dropped belongs to it: only then has it ended.
         drop(std::mem::replace(&mut call.work, std::future::pending().boxed()));
         let now = self.now;
+        let outcome = outcome.map(|outcome| self.slip_at_answer(&call.effect, outcome));
         self.note(|| format!("call {operation} ends: {outcome:?}"));
         let provider = self.providers.get_mut(&call.effect.provider);
         let ledger = &mut provider.expect("it is registered").ledger;

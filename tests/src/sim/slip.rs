@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nodewright_core::effect::{
-    CallEnd, Command, Destroyed, EffectError, EffectResult, FailureKind, Inventory, Outcome,
+    CallEnd, Command, Destroyed, EffectError, EffectResult, FailureKind, Inventory, Outcome, PlannedEffect,
 };
 use nodewright_core::facts::{CreatedLease, LeaseFacts, LeaseId};
 use nodewright_core::id::{BootstrapSessionId, OperationId, ProviderKind};
@@ -48,21 +48,12 @@ impl<S: Subject> Sim<S> {
         mut result: EffectResult,
         call: Option<&Running>,
     ) -> Option<EffectResult> {
-        let ambiguous =
-            matches!(&result.outcome, Outcome::Failed(error) if error.kind == FailureKind::Ambiguous);
-        let definite = || Outcome::Failed(EffectError::definite("nothing happened"));
         match slip {
             Slip::TellsOfAnother => result.operation.sequence += 1,
             Slip::SwapsOutcomes => return self.swap(result),
             Slip::KeepsResults if is_kept(result.operation) => return None,
             Slip::SaysExpiredIsDefinite if call.is_some_and(|call| call.end_by.is_some()) => {
                 result.outcome = definite();
-            }
-            Slip::SaysLostIsDefinite if ambiguous => result.outcome = definite(),
-            Slip::SaysLostIsDone if ambiguous => {
-                if let Some(call) = call {
-                    result.outcome = success(&call.effect.command, result.operation);
-                }
             }
             Slip::BackdatesEnds => {
                 if let CallEnd::At(at) = result.end {
@@ -72,6 +63,16 @@ impl<S: Subject> Sim<S> {
             _ => {}
         }
         Some(result)
+    }
+
+    /// A call has answered: what the ledger is told instead.
+    pub(super) fn slip_at_answer(&self, effect: &PlannedEffect, outcome: Outcome) -> Outcome {
+        let lost = matches!(&outcome, Outcome::Failed(error) if error.kind == FailureKind::Ambiguous);
+        match self.config.slip {
+            Some(Slip::SaysLostIsDefinite) if lost => definite(),
+            Some(Slip::SaysLostIsDone) if lost => success(&effect.command, effect.operation),
+            _ => outcome,
+        }
     }
 
     /// Holds a created lease back until there is another, and gives each to the other.
@@ -92,6 +93,12 @@ impl<S: Subject> Sim<S> {
     pub(super) fn slip_at_expiry(&mut self, kind: &ProviderKind, operation: OperationId) {
         let ends = self.slips(Slip::EndsOnPaper) || self.slips(Slip::RunsInParallel);
         if !ends && !self.slips(Slip::TellsBoth) {
+            return;
+        }
+        // One that has not reached the backend yet would be seen to come too late, and not to be beside another.
+        let mut calls = self.running.iter();
+        let begun = calls.any(|call| call.effect.operation == operation && call.begun);
+        if self.slips(Slip::RunsInParallel) && !begun {
             return;
         }
         let provider = self.providers.get_mut(kind).expect("it is registered");
@@ -129,6 +136,11 @@ impl<S: Subject> Sim<S> {
 /// Whether what came of this operation is never told.
 const fn is_kept(operation: OperationId) -> bool {
     (operation.attempt.number() + operation.sequence as u64).is_multiple_of(5)
+}
+
+/// What a call without effect would have answered.
+fn definite() -> Outcome {
+    Outcome::Failed(EffectError::definite("nothing happened"))
 }
 
 /// What a call that went well would have answered.
