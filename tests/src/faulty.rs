@@ -50,8 +50,10 @@ impl<B> Clone for Faulty<B> {
 }
 
 impl<B: EffectBackend> Faulty<B> {
-    /// Wraps a backend. The control may have been that of an earlier one for the same provider.
+    /// Wraps a backend. The control may have been that of an earlier one for the same provider, in a process that
+    /// has ended.
     pub fn new(inner: Arc<B>, control: Control) -> Self {
+        control.forget_operations();
         Self { inner, control }
     }
 

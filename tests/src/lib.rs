@@ -17,6 +17,7 @@ mod stack;
 mod subject;
 mod subjects;
 pub mod trace;
+pub mod wrong;
 
 pub use by_hand::ByHand;
 pub use nodewright_core::id::AttemptIdentity;

@@ -74,16 +74,24 @@ pub struct Traces<'a> {
 ///
 /// If a trace breaks: with the smallest trace that does, as code, and its seed.
 pub fn play_all<R>(traces: Traces<'_>, play: impl Fn(&Trace) -> Result<R, Broken>) {
+    if let Err(Broken(what)) = play_from(&Regressions::of(traces.name), traces, play) {
+        panic!("{what}");
+    }
+}
+
+fn play_from<R>(
+    file: &Regressions,
+    traces: Traces<'_>,
+    play: impl Fn(&Trace) -> Result<R, Broken>,
+) -> Result<(), Broken> {
     let Traces {
         name,
         theme,
         inputs,
         least,
     } = traces;
-    let file = Regressions::of(name);
     let seeds = seeds(least);
-    let known = file.seeds().into_iter().filter(|seed| !seeds.contains(seed));
-    for seed in known.chain(seeds.clone()) {
+    for seed in file.seeds().into_iter().chain(seeds) {
         let mut runner = runner(seed);
         let tree = crate::trace::traces(theme, inputs).new_tree(&mut runner);
         let tree = tree.expect("traces can always be made");
@@ -95,9 +103,12 @@ pub fn play_all<R>(traces: Traces<'_>, play: impl Fn(&Trace) -> Result<R, Broken
             let kept = file.keep(seed);
             let first = Broken(format!("{what}\n(it held when it was played again)"));
             let Broken(what) = shorten(simple, &play).unwrap_or(first);
-            panic!("seed {seed} of {name} ({kept}):\n{what}\nseed {seed} of {name}");
+            return Err(Broken(format!(
+                "seed {seed} of {name} ({kept}):\n{what}\nseed {seed} of {name}"
+            )));
         }
     }
+    Ok(())
 }
 
 /// Leaves out of a trace that breaks whatever it breaks without, and says how the shortest breaks. None if it
@@ -126,7 +137,10 @@ struct Regressions(PathBuf);
 
 impl Regressions {
     fn of(name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
+        Self::below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions"), name)
+    }
+
+    fn below(folder: &Path, name: &str) -> Self {
         Self(folder.join(format!("{name}.txt")))
     }
 
@@ -155,3 +169,6 @@ impl Regressions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

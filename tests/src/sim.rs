@@ -4,6 +4,7 @@ mod deliver;
 mod executor;
 mod happen;
 mod settle;
+mod slip;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -30,10 +31,12 @@ use nodewright_core::shape::{ClusterShape, NodeGroupSpec};
 use nodewright_core::state::ClusterState;
 
 use self::executor::Executor;
+use self::slip::Slipped;
 use crate::faulty::{Control, Faulty, Stated};
 use crate::oracle::{Broken, History, Told, check_preview};
 use crate::subject::{Aborts, Living, Pump, SharedTime, Subject, VirtualTime};
 use crate::trace::Setup;
+use crate::wrong::Slip;
 
 /// What a simulation is made from.
 #[derive(Debug, Clone)]
@@ -48,6 +51,8 @@ pub struct SimConfig {
     pub fresh: bool,
     /// Whether to keep notes of what happened, for people.
     pub notes: bool,
+    /// What its executors do wrong.
+    pub slip: Option<Slip>,
 }
 
 impl Default for SimConfig {
@@ -62,6 +67,7 @@ impl Default for SimConfig {
             pace: PaceConfig::default(),
             fresh: true,
             notes: false,
+            slip: None,
         }
     }
 }
@@ -88,6 +94,7 @@ impl From<&Setup> for SimConfig {
             },
             fresh: setup.fresh,
             notes: false,
+            slip: None,
         }
     }
 }
@@ -169,6 +176,8 @@ pub struct Sim<S: Subject> {
     pub(crate) looks: Vec<(DueLook, Timestamp)>,
     /// Where machines that die are heard of as it happens.
     watches: Vec<Aborts<()>>,
+    /// What a wrong executor keeps to itself.
+    pub(crate) slipped: Slipped,
     /// How many inputs are still to be taken before the next pass.
     pub(crate) gathering: u8,
     /// Whether what lives at the providers may have changed since it was counted last.
@@ -239,6 +248,7 @@ impl<S: Subject> Sim<S> {
             sessions: Vec::new(),
             looks: Vec::new(),
             watches: Vec::new(),
+            slipped: Slipped::default(),
             gathering: 0,
             stirred: true,
             history: History::default(),
@@ -361,9 +371,7 @@ impl<S: Subject> Sim<S> {
     ///
     /// As the driver's.
     pub fn restart_restored(&mut self) -> Result<(), DriverError> {
-        self.take_over(self.driver.state().clone())?;
-        self.history.handed_over();
-        Ok(())
+        self.take_over(self.driver.state().clone())
     }
 
     /// The process ends, and one that has a state of it takes over; the state may be older than the end.
@@ -382,6 +390,7 @@ impl<S: Subject> Sim<S> {
         let setups = setups(&self.config, &self.providers);
         let (shape, policy) = (self.shape.clone(), self.config.policy.clone());
         self.driver = ClusterDriver::restore(state, shape, policy, setups, self.now)?;
+        self.history.handed_over(self.driver.state());
         self.watch();
         Ok(())
     }
@@ -389,6 +398,7 @@ impl<S: Subject> Sim<S> {
     /// What only the process held is lost. Of the creates that were about to reach their provider every
     /// second one does, and comes through within its visibility.
     fn die(&mut self) {
+        let kept = self.calls_that_live_on();
         for (place, call) in std::mem::take(&mut self.running).into_iter().enumerate() {
             let nodewright_core::effect::Command::CreateLease(spec) = &call.effect.command else {
                 continue;
@@ -400,6 +410,8 @@ impl<S: Subject> Sim<S> {
                     .strand(&call.call, spec, quarters);
             }
         }
+        self.running = kept;
+        self.history.process_ends();
         self.late_creates();
         self.news.clear();
         self.delivered.clear();
@@ -523,6 +535,12 @@ impl<S: Subject> Sim<S> {
         attempt: NodeAttemptId,
         observation: &Observation,
     ) -> Result<Folded, Broken> {
+        if let Observation::Finished {
+            operation, outcome, ..
+        } = observation
+        {
+            self.history.is_told(*operation, outcome)?;
+        }
         let before = self.driver.state().nodes.get(node).cloned();
         let stale = self.driver.summary().stale;
         let folded = self.driver.fold(node, attempt, observation, self.now);

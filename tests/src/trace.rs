@@ -184,3 +184,6 @@ pub enum Memory {
     /// The state as it was in the end.
     State,
 }
+
+#[cfg(test)]
+mod tests;

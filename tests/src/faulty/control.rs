@@ -56,6 +56,8 @@ struct Books {
     /// Whether calls wait until they are let through.
     gated: bool,
     gates: BTreeMap<OperationId, Cancel>,
+    /// The operations of this process that were called for.
+    seen: BTreeSet<OperationId>,
     /// Calls that wait in here, and not for the provider.
     held: BTreeSet<OperationId>,
     /// When the last create of each ended; none while one is at work.
@@ -110,6 +112,11 @@ impl Control {
     /// Tears up the scripts of inventories.
     pub fn forget_listings(&self) {
         self.books().listings.clear();
+    }
+
+    /// Another process takes over: names of operations that were called for may be used again.
+    pub(super) fn forget_operations(&self) {
+        self.books().seen.clear();
     }
 
     /// From now on has every call checked as it begins: that it was recorded before (G8), and whatever else
@@ -220,6 +227,11 @@ impl Control {
             books.broken.push(format!(
                 "G9: {operation} began while the call of {other} was at work"
             ));
+        }
+        if !books.seen.insert(operation) {
+            books
+                .broken
+                .push(format!("G9: the backend was called twice for {operation}"));
         }
         books
             .calls

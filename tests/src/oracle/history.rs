@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use nodewright_core::driver::DueOperation;
-use nodewright_core::effect::{Command, CommandKind, PlannedEffect};
+use nodewright_core::effect::{Command, CommandKind, Outcome, PlannedEffect};
 use nodewright_core::facts::LeaseId;
 use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
 use nodewright_core::node::PendingOperation;
@@ -20,6 +20,10 @@ pub(crate) struct History {
     /// What each attempt sent last, when and for which lease, as far as this process knows. Orphans of an attempt
     /// are destroyed one after the other, each with a command of its own.
     dispatched: BTreeMap<NodeAttemptId, (CommandKind, Option<LeaseId>, Timestamp)>,
+    /// What this process sent, or found pending.
+    sent: BTreeSet<OperationId>,
+    /// What it was told to have come of that.
+    told: BTreeMap<OperationId, Outcome>,
     /// The slot of every attempt that there ever was.
     attempts: BTreeMap<NodeAttemptId, LogicalNodeId>,
     /// How many attempts each slot took since nothing goes wrong any more.
@@ -38,15 +42,25 @@ fn pending(state: &ClusterState, node: &LogicalNodeId, operation: OperationId) -
 }
 
 impl History {
-    /// The process ended, and the next one has its state: it knows all but what was sent.
-    pub(crate) fn handed_over(&mut self) {
+    /// The process ends. What is pending with it is told of to the next, if that has its state; the names of
+    /// all other operations may be used again.
+    pub(crate) fn process_ends(&mut self) {
         self.dispatched.clear();
+        self.sent.clear();
+        self.told.clear();
+    }
+
+    /// A process goes on with this state.
+    pub(crate) fn handed_over(&mut self, state: &ClusterState) {
+        let nodes = state.nodes.iter().filter_map(|(_, node)| node.pending.as_ref());
+        let orphans = state.orphans.values();
+        let orphans = orphans.filter_map(|orphan| orphan.pending.as_ref());
+        self.sent = nodes.chain(orphans).map(|pending| pending.id).collect();
     }
 
     /// The process ended, and the next one knows nothing. Of the attempts before it can know those that what
     /// lives tells of.
     pub(crate) fn forgotten(&mut self, living: &BTreeMap<ProviderKind, Vec<Living>>) {
-        self.dispatched.clear();
         let told = living.iter();
         let told = told.flat_map(|(kind, living)| living.iter().map(move |one| (kind.clone(), one.clone())));
         let told: BTreeMap<_, _> = told
@@ -110,6 +124,26 @@ impl History {
             deadline.is_some_and(|deadline| deadline <= now),
             "G24: {} is due at {now}, and its deadline is {deadline:?}",
             due.operation
+        );
+        Ok(())
+    }
+
+    /// What a drive sent.
+    pub(super) fn sends(&mut self, accepted: &[PlannedEffect]) {
+        self.sent.extend(accepted.iter().map(|effect| effect.operation));
+    }
+
+    /// G5, G24: what is told to have come of an operation is of one that was sent, and is the same each time.
+    /// That a fold drops what is not so is no excuse for whoever tells it.
+    pub(crate) fn is_told(&mut self, operation: OperationId, outcome: &Outcome) -> Result<(), Broken> {
+        demand!(
+            self.sent.contains(&operation),
+            "G5: {outcome:?} is told of {operation}, which was never sent"
+        );
+        let first = self.told.entry(operation).or_insert_with(|| outcome.clone());
+        demand!(
+            first == outcome,
+            "G24: {operation} was told as {first:?}, and then as {outcome:?}"
         );
         Ok(())
     }

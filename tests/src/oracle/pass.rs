@@ -99,6 +99,7 @@ impl<S: Subject> Sim<S> {
             g16_another_spec_lifts_a_halt(&id, node, &self.driver)?;
         }
         self.history.attempts_begun(before, state);
+        self.history.sends(accepted);
         self.history
             .g30_no_command_is_repeated_too_soon(accepted, &self.config.policy, self.now)?;
         check_rest(&self.driver, self.now)?;

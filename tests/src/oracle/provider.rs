@@ -18,6 +18,7 @@ impl<S: Subject> Sim<S> {
         }
         if std::mem::take(&mut self.stirred) {
             self.g10_a_slot_has_one_resource()?;
+            self.g7_a_lease_is_held_by_whose_it_is()?;
         }
         self.g30_ledgers_know_what_lives()?;
         self.pace_is_kept()
@@ -34,6 +35,26 @@ impl<S: Subject> Sim<S> {
                 demand!(other.is_none(), "G10: {} lives beside {other:?}", one.identity);
             }
             self.history.g10_an_attempt_has_one_resource_ever(kind, &living)?;
+        }
+        Ok(())
+    }
+
+    /// What a node holds, if it lives, is its own attempt's. Of an orphan a list says whose it is.
+    fn g7_a_lease_is_held_by_whose_it_is(&self) -> Result<(), Broken> {
+        let nodes = &self.driver.state().nodes;
+        for (kind, provider) in &self.providers {
+            let living = provider.subject.living().into_iter();
+            let living: BTreeMap<_, _> = living.map(|one| (one.name, one.identity)).collect();
+            for (id, node) in nodes.iter().filter(|(_, node)| node.provider == *kind) {
+                let lease = node.lease.as_ref();
+                let whose = lease.and_then(|lease| living.get(lease.id.as_str()));
+                let own = |whose: &AttemptIdentity| whose.node == id && whose.attempt == node.attempt;
+                demand!(
+                    whose.is_none_or(own),
+                    "G7: {id}, attempt {}, holds what is {whose:?}'s",
+                    node.attempt
+                );
+            }
         }
         Ok(())
     }

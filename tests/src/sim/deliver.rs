@@ -13,6 +13,7 @@ use super::{Live, News, Running, Sim};
 use crate::Chooser;
 use crate::oracle::Broken;
 use crate::subject::{Aborts, Pump, Subject};
+use crate::wrong::Slip;
 
 /// How many things that were told are kept to be told again.
 const REMEMBERED: usize = 16;
@@ -99,7 +100,8 @@ impl<S: Subject> Sim<S> {
             return Ok(false);
         };
         let identity = call.call.identity.clone();
-        if let Some(session) = session.filter(|session| session.id.0 == operation) {
+        let runs = |session: &nodewright_core::bootstrap::Session| session.id.0 == operation;
+        if let Some(session) = session.filter(runs).filter(|_| !self.slips(Slip::RunsNoSessions)) {
             self.run_session(identity, session);
         }
         self.finish_call(place, Some(outcome));
@@ -124,26 +126,34 @@ impl<S: Subject> Sim<S> {
     }
 
     fn finish_call(&mut self, place: usize, outcome: Option<Outcome>) {
-        let call = self.running.remove(place);
+        let mut call = self.running.remove(place);
         let operation = call.effect.operation;
         self.stirred = true;
         // Whatever a call still does when it is dropped belongs to it: only then has it ended.
-        drop(call.work);
+        drop(std::mem::replace(&mut call.work, std::future::pending().boxed()));
         let now = self.now;
+        let outcome = outcome.map(|outcome| self.slip_at_answer(&call.effect, outcome));
         self.note(|| format!("call {operation} ends: {outcome:?}"));
         let provider = self.providers.get_mut(&call.effect.provider);
         let ledger = &mut provider.expect("it is registered").ledger;
-        let completion = match outcome {
+        let completion = match outcome.clone() {
             Some(outcome) => ledger.complete(operation, outcome, now),
             None => ledger.ended(operation, now),
         };
         match completion {
-            Completion::Report(result) => self.news.push(result.into()),
-            Completion::EndedLate { node, operation, at } => self.news.push(News {
-                node,
-                attempt: operation.attempt,
-                observation: Observation::CallEnded { operation, at },
-            }),
+            Completion::Report(result) => self.tell(result, Some(&call)),
+            Completion::EndedLate { .. } if self.slips(Slip::KeepsEnds) => {}
+            Completion::EndedLate { node, operation, at } => {
+                if self.slips(Slip::TellsBoth) {
+                    self.news
+                        .extend(outcome.map(|outcome| News::late(&call, outcome, at)));
+                }
+                self.news.push(News {
+                    node,
+                    attempt: operation.attempt,
+                    observation: Observation::CallEnded { operation, at },
+                });
+            }
             Completion::Stale => {}
         }
     }
@@ -163,7 +173,7 @@ impl<S: Subject> Sim<S> {
         }
         let provider = self.providers.get_mut(&due.provider).expect("it is registered");
         match provider.ledger.expire(&due.node, due.operation, now) {
-            Expiry::Settled(result) => self.news.push(result.into()),
+            Expiry::Settled(result) => self.tell(result, None),
             Expiry::Ending => {}
             Expiry::Cancel => {
                 let end_by = now.checked_add(self.config.policy.abort_grace);
@@ -172,6 +182,7 @@ impl<S: Subject> Sim<S> {
                 let call = call.expect("what a ledger holds as running is in the list");
                 call.call.cancel.cancel();
                 call.end_by = end_by.ok();
+                self.slip_at_expiry(&due.provider, due.operation);
             }
         }
         Ok(())
@@ -319,6 +330,7 @@ impl<S: Subject> Sim<S> {
         let run = self.shape.run_id.clone();
         let answer = self.pump.finish(async move { backend.list_leases(&run).await });
         let answer = answer.unwrap_or_else(|| Err(EffectError::ambiguous("it waits")));
+        let answer = self.slip_at_list(&look.provider, answer);
         let findings = self
             .driver
             .inventory(&look.provider, look.asked, asked_at, answer.clone(), self.now);

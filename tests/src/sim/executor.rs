@@ -7,12 +7,13 @@ use futures_util::FutureExt;
 use nodewright_core::driver::{EffectSink, Refused};
 use nodewright_core::effect::{Call, Cancel, EffectError, ObservationSink, Outcome, PlannedEffect, perform};
 use nodewright_core::id::{AttemptIdentity, NodeAttemptId, ProviderKind};
-use nodewright_core::ledger::Verdict;
+use nodewright_core::ledger::{Ledger, Verdict};
 use nodewright_core::observation::Observation;
 
 use super::{News, Provider, Running, Sim};
 use crate::oracle::Broken;
 use crate::subject::Subject;
+use crate::wrong::Slip;
 
 /// Takes a drive's effects. Whose executor died just now takes none.
 pub(super) struct Executor<'a, S: Subject> {
@@ -59,13 +60,21 @@ impl<S: Subject> EffectSink for Executor<'_, S> {
 impl<S: Subject> Sim<S> {
     /// Begins the submission that has waited longest at a provider.
     pub(super) fn begin(&mut self, kind: &ProviderKind) -> Result<(), Broken> {
+        let (forgets, parallel) = (
+            self.slips(Slip::ForgetsItsLedger),
+            self.slips(Slip::RunsInParallel),
+        );
+        let times = if self.slips(Slip::CallsTwice) { 2 } else { 1 };
         let provider = self.providers.get_mut(kind).expect("it is registered");
         let Some(effect) = provider.submitted.pop_front() else {
             return Ok(());
         };
+        if forgets {
+            provider.ledger = Ledger::new();
+        }
         let operation = effect.operation;
         let verdict = provider.ledger.submit(&effect);
-        if verdict != Verdict::Run {
+        if verdict != Verdict::Run && !parallel {
             return Err(Broken(format!(
                 "G9: the ledger would not run {operation}: {verdict:?}"
             )));
@@ -89,7 +98,12 @@ impl<S: Subject> Sim<S> {
         });
         let backend = provider.backend.clone();
         let (made, command) = (call.clone(), effect.command.clone());
-        let work = async move { perform(&backend, &made, &command, || sink).await };
+        let work = async move {
+            for _ in 1..times {
+                drop(perform(&backend, &made, &command, || sink.clone()).await);
+            }
+            perform(&backend, &made, &command, || sink).await
+        };
         let panicked = || Outcome::Failed(EffectError::ambiguous("the backend panicked"));
         let work = AssertUnwindSafe(work).catch_unwind();
         self.running.push(Running {
@@ -109,13 +123,17 @@ impl<S: Subject> Sim<S> {
     /// to end, and what may have been lost with it is reported again.
     pub(super) fn crash_executor(&mut self, kind: &ProviderKind) {
         let pending = self.driver.pending_at(kind);
+        let forgets = self.slips(Slip::ForgetsItsLedgerInACrash);
         let provider = self.providers.get_mut(kind).expect("it is registered");
+        if forgets {
+            provider.ledger = Ledger::new();
+        }
         provider.submitted.clear();
         provider.restarting = true;
         let operations = pending.iter().map(|(_, operation)| *operation);
         let restart = provider.ledger.executor_restarted(operations);
         for result in restart.report {
-            self.news.push(result.into());
+            self.tell(result, None);
         }
         for (node, operation) in pending {
             if restart.refused.contains(&operation) {

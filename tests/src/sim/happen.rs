@@ -9,6 +9,7 @@ use crate::oracle::{Broken, check_restored};
 use crate::shapes::{self, PROVIDERS, shape};
 use crate::subject::Subject;
 use crate::trace::{Input, Listing, Memory, Part, Trace};
+use crate::wrong::Slip;
 
 impl<S: Subject> Sim<S> {
     /// Plays a trace to its end, and the fair tail after it.
@@ -17,11 +18,20 @@ impl<S: Subject> Sim<S> {
     ///
     /// What did not hold, with the trace as code and with the last things that happened before.
     pub fn play(trace: &Trace) -> Result<Self, Broken> {
-        match Self::try_play(trace, false) {
+        Self::play_wrongly(trace, None)
+    }
+
+    /// The same, with executors that do this wrong.
+    ///
+    /// # Errors
+    ///
+    /// What did not hold, as it should be for every slip.
+    pub fn play_wrongly(trace: &Trace, slip: Option<Slip>) -> Result<Self, Broken> {
+        match Self::try_play(trace, slip, false) {
             Ok(sim) => Ok(sim),
             // The same trace goes the same way, so notes need only be kept once something broke.
             Err((_, Broken(what))) => {
-                let notes = match Self::try_play(trace, true) {
+                let notes = match Self::try_play(trace, slip, true) {
                     Err((notes, _)) => notes,
                     Ok(_) => vec!["the second time it held".to_owned()],
                 };
@@ -31,8 +41,9 @@ impl<S: Subject> Sim<S> {
         }
     }
 
-    fn try_play(trace: &Trace, notes: bool) -> Result<Self, (Vec<String>, Broken)> {
+    fn try_play(trace: &Trace, slip: Option<Slip>, notes: bool) -> Result<Self, (Vec<String>, Broken)> {
         let mut sim = Self::begin_trace(trace, notes);
+        sim.config.slip = slip;
         let played = sim.happen(&trace.inputs).and_then(|()| sim.settle(shapes::TAIL));
         match played {
             Ok(()) => Ok(sim),
