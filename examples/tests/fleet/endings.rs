@@ -71,7 +71,7 @@ fn an_idle_fleet_wakes_up_for_nothing() {
 }
 
 /// How often each thread of these processes has gone to sleep so far; each time something had woken it.
-fn wake_ups(pids: &[u32]) -> BTreeMap<PathBuf, u64> {
+pub(crate) fn wake_ups(pids: &[u32]) -> BTreeMap<PathBuf, u64> {
     let threads = pids
         .iter()
         .flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).unwrap());
@@ -87,7 +87,7 @@ fn wake_ups(pids: &[u32]) -> BTreeMap<PathBuf, u64> {
 }
 
 /// By how much the threads that are there have gone on.
-fn more(before: &BTreeMap<PathBuf, u64>, after: &BTreeMap<PathBuf, u64>) -> u64 {
+pub(crate) fn more(before: &BTreeMap<PathBuf, u64>, after: &BTreeMap<PathBuf, u64>) -> u64 {
     let of_thread = |(thread, count): (&PathBuf, &u64)| count - before.get(thread).unwrap_or(&0);
     after.iter().map(of_thread).sum()
 }

@@ -1,10 +1,13 @@
 //! What the main job promises, shown with the real program and real processes.
 
+mod commands;
 mod edits;
 mod endings;
 mod healing;
 mod hostile;
 mod input;
+mod terminal;
+mod tiers;
 mod world;
 
 use std::ffi::OsStr;

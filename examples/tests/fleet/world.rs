@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -118,6 +118,7 @@ fn run() -> RunId {
 /// A fleet that runs. Killed when it is dropped.
 pub(crate) struct Running {
     child: Child,
+    stdin: ChildStdin,
     lines: Receiver<Value>,
     stderr: Option<JoinHandle<String>>,
     /// All lines that were read.
@@ -141,11 +142,12 @@ impl Running {
         let mut child = Command::new(env!("CARGO_BIN_EXE_fleet"))
             .args(first)
             .args(options)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        let stdin = child.stdin.take().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
         thread::spawn(move || {
@@ -164,6 +166,7 @@ impl Running {
         });
         Self {
             child,
+            stdin,
             lines,
             stderr: Some(stderr),
             heard: Vec::new(),
@@ -172,6 +175,11 @@ impl Running {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Writes a line to its standard input.
+    pub(crate) fn say(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}").unwrap();
     }
 
     /// Reads on until a line that is as wanted.
@@ -283,6 +291,12 @@ impl Ended {
     pub(crate) fn count(&self, event: &str) -> usize {
         self.heard.iter().filter(|line| line["event"] == event).count()
     }
+}
+
+/// Kills the process that holds a machine, as an accident would.
+pub(crate) fn kill_holder((number, _): (u64, u64)) {
+    let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
+    kill_process(pid.unwrap(), Signal::KILL).unwrap();
 }
 
 /// The last lines, for a person to read.

@@ -1,6 +1,7 @@
 //! What a fleet is there for: reach the shape, stay there or heal, and follow the file.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 
 use nodewright::driver::Accepted;
 use nodewright::id::RunId;
@@ -10,6 +11,7 @@ use nodewright::{Cluster, Stopped, UpdateError};
 use nodewright_backends::process::ProcessBackend;
 use tokio::sync::watch;
 
+use crate::commands::{Ask, Commands, Verb};
 use crate::edits::Edits;
 use crate::ground::Capacity;
 use crate::kill;
@@ -139,6 +141,30 @@ impl Goal {
                     refused: refusal.mistakes,
                 }),
             }
+        }
+    }
+
+    /// Does what is asked for on standard input, for ever.
+    ///
+    /// # Errors
+    ///
+    /// The cluster stopped.
+    pub(crate) async fn obey(&self, commands: &mut Commands) -> Result<Infallible, Stopped> {
+        loop {
+            let line = commands.next().await;
+            let Ask { verb, node } = match line.parse() {
+                Ok(ask) => ask,
+                Err(message) => {
+                    self.notes.tell(Note::CommandRefused { line, message });
+                    continue;
+                }
+            };
+            let done = match verb {
+                Verb::Retry => self.cluster.retry(&node).await?,
+                Verb::Replace => self.cluster.replace(&node).await?,
+            };
+            let command = verb;
+            self.notes.tell(Note::CommandDone { command, node, done });
         }
     }
 

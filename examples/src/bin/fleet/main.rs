@@ -7,7 +7,9 @@
 //! ```
 
 mod agent;
+mod board;
 mod clock;
+mod commands;
 mod detached;
 mod edits;
 mod goal;
@@ -16,14 +18,18 @@ mod kill;
 mod note;
 mod options;
 mod printer;
-mod progress;
 mod refusal;
 mod reporter;
+mod screen;
+mod sight;
 mod signals;
 mod source;
 mod summary;
+mod table;
 mod tally;
 mod up;
+mod waits;
+mod wording;
 
 use std::process::ExitCode;
 

@@ -7,6 +7,7 @@ use nodewright::id::{LogicalNodeId, NodeAttemptId};
 use nodewright::shape::Generation;
 use serde::Serialize;
 
+use crate::commands::Verb;
 use crate::refusal::Mistake;
 
 /// One piece of news, in the form of an event.
@@ -30,6 +31,14 @@ pub(crate) enum Note {
     },
     /// All whose machines were killed are ready again.
     Healed { machines: usize },
+    /// What was asked for on standard input was done; nothing was if the slot is empty.
+    CommandDone {
+        command: Verb,
+        node: LogicalNodeId,
+        done: bool,
+    },
+    /// A line of standard input that asks for nothing.
+    CommandRefused { line: String, message: String },
     /// So many events came faster than they could be told; what is counted of them is too low.
     Missed { events: u64 },
     /// Everything is being taken down.
@@ -44,6 +53,13 @@ pub(crate) enum Note {
     Trouble { trouble: String },
 }
 
+impl Note {
+    /// Whether it answers a line of standard input.
+    pub(crate) const fn was_typed(&self) -> bool {
+        matches!(self, Self::CommandDone { .. } | Self::CommandRefused { .. })
+    }
+}
+
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -54,6 +70,17 @@ impl fmt::Display for Note {
             Self::EditRefused { text, .. } => write!(f, "saved, but not used:\n{text}"),
             Self::Killed { node, attempt } => write!(f, "{node}: killed the holder of attempt {attempt}"),
             Self::Healed { machines } => write!(f, "all {machines} are replaced"),
+            Self::CommandDone {
+                command,
+                node,
+                done: true,
+            } => write!(f, "{node}: {command}, as asked"),
+            Self::CommandDone {
+                command,
+                node,
+                done: false,
+            } => write!(f, "{node}: nothing to {command}: the slot is empty"),
+            Self::CommandRefused { line, message } => write!(f, "{line:?} {message}"),
             Self::Missed { events } => write!(f, "{events} events came too fast and are not shown"),
             Self::Draining { because } => write!(f, "taking everything down: {because}"),
             Self::Detached {

@@ -37,10 +37,11 @@ pub(crate) enum Command {
 pub(crate) struct UpOptions {
     /// The shape, in TOML or JSON.
     pub(crate) shape: PathBuf,
-    /// Write one line per change; so it is, too, where the output is no terminal.
+    /// Write one line per change instead of a table; so it is, too, where the output is no terminal.
     #[arg(long, conflicts_with = "json")]
     pub(crate) plain: bool,
-    /// Write one JSON object per event; the last one is {"summary": …}. Input that was refused is told as
+    /// Write one JSON object per event, and one for each slot that comes to wait, with the reason, the groups
+    /// that it waits for, and until when; the last one is {"summary": …}. Input that was refused is told as
     /// {"refused": [{"line", "column", "path", "message"}, …]} before it.
     #[arg(long)]
     pub(crate) json: bool,
@@ -50,6 +51,10 @@ pub(crate) struct UpOptions {
     /// Reach the shape once, then leave the machines running and end; the next start takes them over.
     #[arg(long, conflicts_with = "once")]
     pub(crate) detach: bool,
+    /// Obey lines on standard input: `retry NODE` tries a slot again at once, halted or backing off, and
+    /// `replace NODE` replaces its machine.
+    #[arg(long)]
+    pub(crate) commands: bool,
     /// Kill the holders of this many random machines once the shape is reached, and wait until each slot is
     /// ready again.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]

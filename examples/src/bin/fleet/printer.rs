@@ -1,18 +1,25 @@
 //! What is written to standard output, in one of three forms.
 
 use std::io::{self, IsTerminal as _, Write};
+use std::time::Duration;
 
+use console::Term;
 use jiff::Timestamp;
 use nodewright::event::{Event, EventKind};
+use nodewright::shape::Generation;
 use nodewright::status::NodeStatus;
 use serde::Serialize;
 
+use crate::board::Board;
 use crate::clock;
 use crate::note::Note;
 use crate::options::UpOptions;
-use crate::progress::Progress;
 use crate::refusal::{Mistake, Refusal};
+use crate::screen::Screen;
 use crate::summary::Summary;
+use crate::table::{self, Terminal};
+use crate::waits::Waits;
+use crate::wording::clean;
 
 /// A form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,18 +28,20 @@ pub(crate) enum Form {
     Plain,
     /// One JSON object per event.
     Json,
-    /// A bar, and lines only for what a person should read.
-    Bar,
+    /// A table that lives, and lines only for what a person should read.
+    Table,
 }
 
 impl Form {
     /// The form that was asked for, or suits whoever reads.
     pub(crate) fn choose(options: &UpOptions) -> Self {
-        let terminal = || io::stdout().is_terminal() && io::stderr().is_terminal();
+        // One that cannot move its cursor is as good as none.
+        let dumb = || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let terminal = || io::stdout().is_terminal() && io::stderr().is_terminal() && !dumb();
         match options {
             UpOptions { json: true, .. } => Self::Json,
             UpOptions { plain: true, .. } => Self::Plain,
-            _ if terminal() => Self::Bar,
+            _ if terminal() => Self::Table,
             _ => Self::Plain,
         }
     }
@@ -40,10 +49,10 @@ impl Form {
 
 /// A line of fleet's own in JSON.
 #[derive(Serialize)]
-struct Timed<'a> {
+struct Timed<'a, T> {
     at: Timestamp,
     #[serde(flatten)]
-    note: &'a Note,
+    note: &'a T,
 }
 
 /// Writes. Once a write fails nobody reads any more, and nothing more is written: the machines matter, and
@@ -53,7 +62,10 @@ pub(crate) struct Printer<W> {
     form: Form,
     out: W,
     started: Timestamp,
-    progress: Option<Progress>,
+    /// From the beginning of a table to its end.
+    screen: Option<Screen>,
+    board: Board,
+    waits: Waits,
     unread: bool,
 }
 
@@ -64,24 +76,29 @@ impl<W: Write> Printer<W> {
             form,
             out,
             started,
-            progress: None,
+            screen: None,
+            board: Board::default(),
+            waits: Waits::default(),
             unread: false,
         }
     }
 
-    /// Shows the bar, in the form that has one.
-    pub(crate) fn begin(&mut self, nodes: u64) {
-        self.progress = (self.form == Form::Bar).then(|| Progress::new(nodes));
+    /// Shows the table, in the form that has one.
+    pub(crate) fn begin(&mut self, generation: Generation, nodes: u64) {
+        self.board = Board::new(generation, nodes);
+        self.screen = (self.form == Form::Table).then(Screen::default);
+    }
+
+    pub(crate) const fn form(&self) -> Form {
+        self.form
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
         match self.form {
             Form::Json => self.json(event),
             Form::Plain => self.timed(event.at, &event.kind.to_string()),
-            Form::Bar => {
-                if let Some(progress) = &mut self.progress {
-                    progress.event(&event.kind);
-                }
+            Form::Table => {
+                self.board.hear(&event.kind);
                 if is_for_people(&event.kind) {
                     self.timed(event.at, &event.kind.to_string());
                 }
@@ -91,17 +108,40 @@ impl<W: Write> Printer<W> {
 
     pub(crate) fn note(&mut self, note: &Note) {
         let at = clock::now();
+        if let (true, Some(screen)) = (note.was_typed(), &mut self.screen)
+            && io::stdin().is_terminal()
+        {
+            screen.echoed();
+        }
         match self.form {
             Form::Json => self.json(&Timed { at, note }),
-            Form::Plain | Form::Bar => self.timed(at, &note.to_string()),
+            Form::Plain | Form::Table => self.timed(at, &note.to_string()),
         }
     }
 
-    /// Takes the place of events that were missed.
-    pub(crate) fn reset(&mut self, nodes: impl FnOnce() -> Vec<NodeStatus>) {
-        if let Some(progress) = &mut self.progress {
-            progress.reset(nodes());
+    /// Takes a look at all slots: shows it as a table, or tells of the waits in it.
+    pub(crate) fn look(&mut self, seen: Vec<NodeStatus>) {
+        let at = clock::now();
+        match self.form {
+            Form::Plain => {}
+            Form::Json => {
+                for note in &self.waits.look(&seen) {
+                    self.json(&Timed { at, note });
+                }
+            }
+            Form::Table => {
+                self.board.look(seen, at);
+                let terminal = terminal();
+                let lines = table::lines(&self.board, terminal, at);
+                self.draw(|screen, out| screen.draw(out, lines, terminal.columns));
+            }
         }
+    }
+
+    /// In how long another look would show something else though nothing happens; `None` if never.
+    pub(crate) fn tick(&self) -> Option<Duration> {
+        self.screen.as_ref()?;
+        self.board.tick(clock::now())
     }
 
     /// Tells, for programs, what was refused. People read it on standard error.
@@ -123,12 +163,11 @@ impl<W: Write> Printer<W> {
         struct Last<'a> {
             summary: &'a Summary,
         }
-        if let Some(progress) = self.progress.take() {
-            progress.finish();
-        }
+        self.draw(|screen, out| screen.erase(out, terminal().columns));
+        self.screen = None;
         match self.form {
             Form::Json => self.json(&Last { summary }),
-            Form::Plain | Form::Bar => self.line(&summary.to_string()),
+            Form::Plain | Form::Table => self.line(&summary.to_string()),
         }
     }
 
@@ -142,9 +181,17 @@ impl<W: Write> Printer<W> {
     fn timed(&mut self, at: Timestamp, text: &str) {
         let since = at.duration_since(self.started).as_secs_f64();
         let line = format!("{since:9.3}s {text}");
-        match &self.progress {
-            Some(progress) => progress.line(&line),
-            None => self.line(&line),
+        if self.screen.is_none() {
+            return self.line(&line);
+        }
+        let line: Vec<String> = line.lines().map(clean).collect();
+        self.draw(|screen, out| screen.above(out, &line.join("\n"), terminal().columns));
+    }
+
+    /// Draws, while there is a table and somebody sees it.
+    fn draw(&mut self, draw: impl FnOnce(&mut Screen, &mut W) -> io::Result<()>) {
+        if let (Some(screen), false) = (&mut self.screen, self.unread) {
+            self.unread = draw(screen, &mut self.out).is_err();
         }
     }
 
@@ -157,7 +204,17 @@ impl<W: Write> Printer<W> {
     }
 }
 
-/// Whether a person who looks at counts should be told of it all the same.
+/// What standard output is now: it may be made larger or smaller at any time.
+fn terminal() -> Terminal {
+    let (rows, columns) = Term::stdout().size_checked().unwrap_or((24, 80));
+    Terminal {
+        rows: rows.into(),
+        columns: columns.into(),
+        colour: console::colors_enabled(),
+    }
+}
+
+/// Whether a person who looks at a table should be told of it all the same.
 fn is_for_people(event: &EventKind) -> bool {
     matches!(
         event,
@@ -174,8 +231,6 @@ fn is_for_people(event: &EventKind) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use nodewright::shape::Generation;
-
     use super::*;
 
     fn printed(form: Form) -> String {

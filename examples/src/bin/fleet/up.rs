@@ -15,6 +15,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock;
+use crate::commands::Commands;
 use crate::detached::Detached;
 use crate::edits::Edits;
 use crate::goal::Goal;
@@ -224,21 +225,27 @@ impl Fleet {
             left,
             ..
         } = self.ground;
-        printer.begin(node_count(&shape));
+        printer.begin(shape.generation, node_count(&shape));
         let held: Vec<_> = left.iter().flat_map(holding).collect();
         let resumed = left.is_some().then_some(held.len());
-        let view = self.cluster.view();
-        let (reporter, notes) = Reporter::begin(printer, Tally::new(held), self.events, view);
+        let cluster = self.cluster.clone();
+        let (reporter, notes) = Reporter::begin(printer, Tally::new(held), self.events, cluster);
         if let Some(machines) = resumed {
             notes.tell(Note::Resumed { machines });
         }
         let goal = Goal::new(self.cluster, self.backend, &shape, options, notes);
+        let mut commands = if options.commands {
+            Commands::read()
+        } else {
+            Commands::none()
+        };
         let deadline = options.timeout.map(|timeout| started + timeout);
         let reason = tokio::select! {
             biased;
             signal = self.signals.next() => Reason::Asked(signal),
             () = until(deadline) => Reason::Late,
             Err(Stopped) = goal.follow(&self.edits, source, shape, capacity) => Reason::Stopped,
+            Err(Stopped) = goal.obey(&mut commands) => Reason::Stopped,
             reached = goal.reach(options) => match reached {
                 Ok(()) => Reason::Done,
                 Err(Stopped) => Reason::Stopped,
@@ -264,7 +271,7 @@ impl Fleet {
                     because: reason.text(),
                 });
                 let late = deadline.map(|deadline| deadline + DRAIN_GRACE);
-                ending.as_asked &= drain(&goal, &mut self.signals, late, &detached).await;
+                ending.as_asked &= drain(&goal, &mut self.signals, &mut commands, late, &detached).await;
             }
         }
         // The cluster and the notes go with the goal; then the reporter comes to its end.
@@ -275,12 +282,20 @@ impl Fleet {
 }
 
 /// Takes everything down; whether that was done. A further signal, or `late`, leaves the rest.
-async fn drain(goal: &Goal, signals: &mut Signals, late: Option<Instant>, detached: &Detached) -> bool {
+async fn drain(
+    goal: &Goal,
+    signals: &mut Signals,
+    commands: &mut Commands,
+    late: Option<Instant>,
+    detached: &Detached,
+) -> bool {
     let because = tokio::select! {
         biased;
         drained = goal.cluster.shutdown(Shutdown::Drain) => return drained.is_ok(),
         signal = signals.next() => format!("{signal} while taking everything down"),
         () = until(late) => "taking everything down takes too long".to_owned(),
+        // What cannot be destroyed may be tried again by hand. That the cluster has stopped tells the drain.
+        Ok(never) = goal.obey(commands) => match never {},
     };
     detach(goal, &because, detached).await;
     false

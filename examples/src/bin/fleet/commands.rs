@@ -1,0 +1,114 @@
+//! What a person, or a program, asks for while a fleet runs: lines on its standard input.
+
+use std::fmt;
+use std::io::{self, BufRead as _};
+use std::str::FromStr;
+use std::thread;
+
+use nodewright::id::LogicalNodeId;
+use serde::Serialize;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// What can be asked for, of one slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Verb {
+    /// Try it again now, halted or backing off.
+    Retry,
+    /// Replace its machine.
+    Replace,
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Retry => "retry",
+            Self::Replace => "replace",
+        })
+    }
+}
+
+/// One thing that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ask {
+    pub(crate) verb: Verb,
+    pub(crate) node: LogicalNodeId,
+}
+
+impl FromStr for Ask {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (verb, node) = match words[..] {
+            ["retry", node] => (Verb::Retry, node),
+            ["replace", node] => (Verb::Replace, node),
+            _ => {
+                return Err(
+                    "is neither `retry NODE` nor `replace NODE`, such as `retry workers-3`".to_owned(),
+                );
+            }
+        };
+        let node = node.parse().map_err(|error| format!("{error}"))?;
+        Ok(Self { verb, node })
+    }
+}
+
+/// The lines of standard input.
+#[derive(Debug)]
+pub(crate) struct Commands(UnboundedReceiver<String>);
+
+impl Commands {
+    /// Begins to read, on a thread that nobody waits for: a read of a terminal cannot be ended.
+    pub(crate) fn read() -> Self {
+        let (sender, lines) = unbounded_channel();
+        thread::spawn(move || {
+            for line in io::stdin().lock().split(b'\n') {
+                let Ok(line) = line else { break };
+                let line = String::from_utf8_lossy(&line).trim().to_owned();
+                if !line.is_empty() && sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self(lines)
+    }
+
+    /// None will come.
+    pub(crate) fn none() -> Self {
+        Self(unbounded_channel().1)
+    }
+
+    /// The next line that is not empty. Waits for ever once the input has ended: the fleet goes on. Cancel
+    /// safe.
+    pub(crate) async fn next(&mut self) -> String {
+        match self.0.recv().await {
+            Some(line) => line,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_verb_and_a_node() {
+        let ask = " replace  workers-3 ".parse::<Ask>().unwrap();
+        assert_eq!(
+            (ask.verb, ask.node.to_string().as_str()),
+            (Verb::Replace, "workers-3")
+        );
+        assert_eq!("retry store-0".parse::<Ask>().unwrap().verb, Verb::Retry);
+        for bad in [
+            "retry",
+            "retry workers",
+            "retry a-0 b-0",
+            "Retry a-0",
+            "destroy a-0",
+        ] {
+            assert!(bad.parse::<Ask>().is_err(), "{bad}");
+        }
+    }
+}
