@@ -44,6 +44,7 @@ fn one_slot(name: &'static str, budget: Budget) -> Setup {
 }
 
 /// Explores a cluster, and prints what was visited.
+#[expect(clippy::print_stdout, reason = "how much was visited is what one runs it for")]
 fn visit(setup: Setup, least: usize) {
     let name = setup.name;
     let visited = explore(setup).unwrap_or_else(|broken| panic!("{broken}"));

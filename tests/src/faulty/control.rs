@@ -150,7 +150,7 @@ impl Control {
     /// other.
     pub(super) async fn pass_gate(&self, call: &Call, before: bool) {
         let operation = call.operation;
-        let first = (operation.attempt.number() + u64::from(operation.sequence)) % 2 == 0;
+        let first = (operation.attempt.number() + u64::from(operation.sequence)).is_multiple_of(2);
         let gate = {
             let mut books = self.books();
             if !books.gated || first != before {

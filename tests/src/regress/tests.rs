@@ -45,7 +45,7 @@ fn a_trace_that_breaks_is_shown_as_nothing_but_what_breaks_it() {
 fn a_shorter_trace_that_holds_is_not_taken() {
     let long = trace(Theme::ROUGH, 50, 3);
     let least = RefCell::new(long.inputs.len());
-    let _ = shorten(long, &|trace: &Trace| {
+    let _ = shorten(long, |trace: &Trace| {
         if trace.inputs.len() >= 7 {
             *least.borrow_mut() = trace.inputs.len();
             return Err(Broken("G0: too long".to_owned()));
