@@ -117,7 +117,7 @@ fn one_slot_holds_when_a_state_that_lags_behind_is_taken_back() {
 
 #[test]
 fn two_slots_hold_whatever_goes_wrong_once() {
-    let mut setup = Setup::new("two slots", anything(1));
+    let mut setup = Setup::new("two slots", anything(if more() { 2 } else { 1 }));
     setup.shapes = workers(&[(2, "one"), (2, "two"), (1, "one")]);
     visit(setup, 140_000);
 }
@@ -132,13 +132,21 @@ fn two_slots_hold_when_their_provider_is_asked_one_thing_at_a_time() {
 
 /// Group `b` depends on group `a`. Their templates change, `b` leaves, and both leave.
 #[test]
-fn two_groups_hold_whatever_goes_wrong_once() {
+fn two_groups_hold_and_keep_their_order() {
     let one = |name: &str, image| group(name, 1, template("alpha", image));
     let on_top = |image| NodeGroupSpec {
         depends_on: ["a".parse().expect("a name")].into(),
         ..one("b", image)
     };
-    let mut setup = Setup::new("two groups", anything(if more() { 2 } else { 1 }));
+    let budget = Budget::of(2)
+        .calls(1)
+        .fatals(1)
+        .streams(1)
+        .losses(1)
+        .shapes(2)
+        .processes(1);
+    let budget = if more() { anything(2) } else { budget };
+    let mut setup = Setup::new("two groups", budget);
     setup.shapes = vec![
         vec![one("a", "one"), on_top("one")],
         vec![one("a", "two"), on_top("one")],
@@ -146,5 +154,5 @@ fn two_groups_hold_whatever_goes_wrong_once() {
         vec![one("a", "one")],
         vec![],
     ];
-    visit(setup, 10_000);
+    visit(setup, 600_000);
 }
