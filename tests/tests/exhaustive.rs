@@ -60,6 +60,18 @@ fn one_slot_holds_whatever_goes_wrong_twice() {
     visit(one_slot("anything twice", anything(2)), 85_000);
 }
 
+/// What is visited does not depend on which of two states that are one is met first.
+#[test]
+fn the_order_of_the_search_leaves_no_trace() {
+    let visited = [false, true].map(|backwards| {
+        let mut setup = one_slot("both ways", anything(2));
+        setup.backwards = backwards;
+        explore(setup).unwrap_or_else(|broken| panic!("{broken}"))
+    });
+    let [one, other] = visited.map(|visited| (visited.states, visited.calm, visited.steps, visited.most));
+    assert_eq!(one, other);
+}
+
 #[test]
 fn one_slot_holds_when_one_pass_sees_several_reports() {
     let mut setup = one_slot("passes apart", anything(2));

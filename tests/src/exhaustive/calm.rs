@@ -134,6 +134,9 @@ impl Calm {
     fn walk(&self, setup: &Setup, world: &World, on_the_way: &mut HashSet<u64>) -> Result<Tail, Astray> {
         let mut actions = Vec::new();
         world.by_itself(&mut actions);
+        if setup.backwards {
+            actions.reverse();
+        }
         if world.is_at_rest(&actions) {
             let settled = world.check_settled(setup);
             settled.map_err(|violation| Astray {

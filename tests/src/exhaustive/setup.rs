@@ -128,6 +128,8 @@ pub struct Setup {
     pub stages: bool,
     /// Whether folding and passing are steps of their own, so that one pass may see several reports.
     pub passes_apart: bool,
+    /// Whether what may happen is tried from the last to the first. What is visited is the same.
+    pub backwards: bool,
 }
 
 impl Setup {
@@ -144,6 +146,7 @@ impl Setup {
             endpoint_at_once: true,
             stages: false,
             passes_apart: false,
+            backwards: false,
         }
     }
 
