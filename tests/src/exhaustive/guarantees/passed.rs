@@ -9,7 +9,7 @@ use nodewright_core::observation::{Folded, Observation};
 
 use super::Held;
 use crate::exhaustive::setup::Setup;
-use crate::exhaustive::world::{News, Violation, World, hold};
+use crate::exhaustive::world::{News, World, hold};
 
 impl World {
     /// G4: an attempt that fills a slot is above all that were made before, and below the allocator.
