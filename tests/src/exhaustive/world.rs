@@ -32,7 +32,9 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.rule, self.what)
+        let Self { rule, what } = self;
+        let what = what.strip_prefix(&format!("{rule}: ")).unwrap_or(what);
+        write!(f, "{rule}: {what}")
     }
 }
 
