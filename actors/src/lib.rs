@@ -41,5 +41,5 @@ pub use nodewright_core::{
     NodeError, NodeFault, bootstrap, decide, desired, driver, effect, event, facts, gate, graph, id,
     inventory, ledger, node, observation, orphan, pace, plan, policy, shape, state, status, template,
 };
-pub use supervisor::{Shutdown, UpdateError};
+pub use supervisor::{Shutdown, Swept, UpdateError};
 pub use view::View;
