@@ -1,18 +1,18 @@
 //! What must hold, compared with what there is.
 //!
 //! Each guarantee is a function that is named by its number. The rooms are sorted by what they look at:
-//! [`state`] at one state, [`told`] at one observation and what it made of its node, [`pass`] at what a drive
-//! did, [`provider`] at what really lives, [`numbers`] at what is counted, [`tail`] at how a trace ends. What
+//! [`state`] at one state, [`told`] at one observation and what it made of its node, [`sweep`] at an inventory and
+//! what was concluded from it, [`pass`] at what a drive did, [`provider`] at what really lives, [`numbers`] at what is counted, [`tail`] at how a trace ends. What
 //! has to be remembered from step to step is the [`History`].
 //!
-//! G1, G2, G18 and G31 compare runs with each other; they are in the [battery](crate::battery). G25 and G28
-//! speak of what is not built yet.
+//! G1, G2, G18 and G31 compare runs with each other; they are in the [battery](crate::battery).
 
 mod history;
 mod numbers;
 mod pass;
 mod provider;
 mod state;
+mod sweep;
 mod tail;
 mod told;
 
@@ -21,6 +21,7 @@ use std::fmt;
 pub(crate) use self::history::History;
 pub(crate) use self::pass::{check_preview, check_rest};
 pub use self::state::check_state;
+pub(crate) use self::sweep::Answered;
 pub(crate) use self::told::Told;
 
 /// A guarantee that did not hold, in words.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use nodewright::{Clock, Cluster, Config, Events, Heard, Shutdown};
 use nodewright_core::desired::Desired;
+use nodewright_core::driver::Findings;
 use nodewright_core::effect::EffectBackend;
 use nodewright_core::facts::AgentId;
 use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, ProviderKind};
@@ -215,6 +216,7 @@ impl<S: Subject> Run<S> {
             | Input::HandOff(number)
             | Input::Lose(number)
             | Input::Kill(number)
+            | Input::Vanish(number)
             | Input::Retry(number)
             | Input::Replace(number)
             | Input::Forge(number) => {
@@ -267,6 +269,19 @@ impl<S: Subject> Run<S> {
                 };
                 for subject in &self.subjects {
                     subject.kill(&identity);
+                }
+                return;
+            }
+            Input::Vanish(_) => {
+                let identity = AttemptIdentity {
+                    run: self.shape.run_id.clone(),
+                    node: node.clone(),
+                    attempt,
+                };
+                for (place, subject) in self.subjects.iter().enumerate() {
+                    if subject.vanish(&identity) {
+                        self.resources.remove(&(place, identity.clone()));
+                    }
                 }
                 return;
             }
@@ -416,7 +431,7 @@ impl<S: Subject> Run<S> {
         }
         self.log.push("nothing goes wrong any more".to_owned());
         let generation = self.shape.generation;
-        let mut converged = false;
+        let (mut converged, mut swept) = (false, false);
         for _ in 0..ROUNDS {
             let reached = self.cluster.converged(generation);
             let limit = self.tempo.tail() / ROUNDS;
@@ -424,13 +439,29 @@ impl<S: Subject> Run<S> {
                 .runtime
                 .block_on(async { tokio::time::timeout(limit, reached).await });
             converged = matches!(reached, Ok(Ok(())));
-            if converged {
+            if !converged {
+                self.release_halted();
+                continue;
+            }
+            // What was killed or deleted unseen, and what nobody owns, is found by sweeps: until one finds nothing.
+            let answers = self.runtime.block_on(self.cluster.sweep());
+            let answers = answers.map_err(|error| Broken(format!("G28: a sweep says {error}")))?;
+            let as_known = |answer: &Result<Findings, _>| answer.as_ref().is_ok_and(Findings::is_as_known);
+            swept = answers.len() == PROVIDERS.len() && answers.values().all(as_known);
+            if swept {
                 break;
             }
-            self.release_halted();
+            let apart = self
+                .config
+                .stated
+                .visibility
+                .max(self.config.policy.sweep_interval / 2)
+                + tempo::TICK;
+            self.runtime.block_on(async { tokio::time::sleep(apart).await });
         }
         let summary = self.runtime.block_on(self.cluster.status());
         demand!(converged, "G22: not converged in the end: {summary:?}");
+        demand!(swept, "G28: sweeps go on finding something: {summary:?}");
         self.pass_time(1_000)?;
         self.check()?;
         let end = self.end();

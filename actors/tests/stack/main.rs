@@ -4,3 +4,4 @@ mod faults;
 mod handle;
 mod lost;
 mod support;
+mod sweeps;

@@ -8,6 +8,7 @@ use nodewright_core::effect::{Command, CommandKind, PlannedEffect};
 use nodewright_core::facts::LeaseId;
 use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
 use nodewright_core::node::PendingOperation;
+use nodewright_core::orphan::OrphanKey;
 use nodewright_core::policy::Policy;
 use nodewright_core::state::ClusterState;
 
@@ -26,6 +27,10 @@ pub(crate) struct History {
     taken: BTreeMap<LogicalNodeId, u64>,
     /// Every resource that ever lived, by whose it was.
     resources: BTreeMap<(ProviderKind, AttemptIdentity), BTreeSet<String>>,
+    /// The first answer of the row that misses the machine of an attempt.
+    pub(super) missed: BTreeMap<(ProviderKind, NodeAttemptId), Timestamp>,
+    /// The first answer of the row that shows a resource which no node owns.
+    pub(super) shown: BTreeMap<OrphanKey, Timestamp>,
 }
 
 /// The operation that the state holds as pending.
@@ -41,12 +46,14 @@ impl History {
     /// The process ended, and the next one has its state: it knows all but what was sent.
     pub(crate) fn handed_over(&mut self) {
         self.dispatched.clear();
+        self.missed.clear();
+        self.shown.clear();
     }
 
     /// The process ended, and the next one knows nothing. Of the attempts before it can know those that what
     /// lives tells of.
     pub(crate) fn forgotten(&mut self, living: &BTreeMap<ProviderKind, Vec<Living>>) {
-        self.dispatched.clear();
+        self.handed_over();
         let told = living.iter();
         let told = told.flat_map(|(kind, living)| living.iter().map(move |one| (kind.clone(), one.clone())));
         let told: BTreeMap<_, _> = told
@@ -56,6 +63,11 @@ impl History {
         let attempts = attempts.map(|(_, identity)| (identity.attempt, identity.node.clone()));
         self.attempts = attempts.collect();
         self.resources = told;
+    }
+
+    /// A resource was deleted by hand.
+    pub(crate) fn vanished(&mut self, provider: &ProviderKind, identity: &AttemptIdentity) {
+        self.resources.remove(&(provider.clone(), identity.clone()));
     }
 
     /// From now on nothing goes wrong.
