@@ -155,6 +155,34 @@ fn what_is_newer_than_the_question_is_not_judged() {
     );
 }
 
+/// G28: a lease that is newer than the question is not judged by what the answer says of it.
+#[test]
+fn what_is_said_of_a_lease_that_is_newer_than_the_question_does_not_count() {
+    let mut run = ByHand::fresh(of(1), policy(), PaceConfig::default());
+    let sent = run.drive();
+    run.driver.sweep(run.now);
+    let look = run.due_sweep();
+    let _ = run.succeed(&sent[0]);
+    run.drive();
+    let mut entries = all_but(&run, &[]);
+    entries[0].alive = false;
+    let findings = run.answer_look(&look, run.now, Ok(entries.clone()));
+    assert_eq!((findings.lost, findings.passed_over), (0, 1));
+    run.drive();
+    let (findings, _) = answer(&mut run, entries);
+    assert_eq!((findings.lost, findings.passed_over), (1, 0));
+}
+
+/// The safety net under all events.
+#[test]
+fn every_answered_sweep_has_all_slots_looked_at_again() {
+    let mut run = ready(3);
+    assert!(run.pass(1).is_empty() && run.report.touched.is_empty());
+    let entries = all_but(&run, &[]);
+    answer(&mut run, entries);
+    assert_eq!(run.report.touched.len(), 3);
+}
+
 /// Row 3.
 #[test]
 fn a_machine_that_moved_is_known_where_it_is_and_fails_unless_its_agent_joined() {
@@ -252,6 +280,13 @@ fn a_resource_that_no_node_owns_is_an_orphan_once_it_was_seen_twice() {
     assert!(!run.driver.is_converged());
     let found = |kind: &EventKind| matches!(kind, EventKind::OrphanFound { surplus: false, .. });
     assert!(run.report.events.iter().any(|event| found(&event.kind)));
+    let seen = |run: &ByHand| run.driver.state().orphans.values().next().unwrap().last_seen;
+    let before = seen(&run);
+    run.pass(1);
+    run.driver.sweep(run.now);
+    let (findings, _) = run.sweep(&stray);
+    assert_eq!((findings.suspects, findings.orphans), (0, 1), "it is known");
+    assert_eq!(seen(&run), after(before, 1));
     // Recorded operations, with backoff, until it is gone.
     let _ = run.fail(&sent[0], EffectError::definite("not now"));
     assert!(run.drive().is_empty());
@@ -332,6 +367,34 @@ fn the_next_lease_of_its_slot_and_a_drain_wait_for_an_orphan() {
     let _ = run.succeed(&sent[0]);
     run.drive();
     assert!(run.driver.is_converged() && run.driver.holds_nothing());
+}
+
+/// What was seen once and is owned by nobody keeps a drain from being over, until the next answer tells.
+#[test]
+fn a_drain_waits_until_a_suspect_is_cleared() {
+    let mut run = ready(1);
+    run.sweep(&[("w-0", 1, "m-1"), ("x-7", 1, "s-1")]);
+    run.driver.drain(run.now);
+    run.succeed_all();
+    assert!(run.driver.is_converged() && run.driver.state().nodes.is_empty());
+    assert!(!run.driver.holds_nothing());
+    run.sweep(&[]);
+    assert!(run.driver.holds_nothing());
+}
+
+/// Chapter 5: nothing is sent to a provider that said to slow down, sweeps neither.
+#[test]
+fn a_provider_that_said_to_slow_down_is_not_swept_before_its_time() {
+    let mut run = ByHand::fresh(of(1), policy(), PaceConfig::default());
+    let sent = run.drive();
+    run.driver.due_looks(run.now);
+    let slow_down = EffectError::throttled("slow down", Some(Duration::from_secs(50)));
+    let _ = run.fail(&sent[0], slow_down);
+    run.drive();
+    let until = after(run.now, 50);
+    run.driver.sweep(run.now);
+    assert!(run.driver.due_looks(run.now).is_empty());
+    assert_eq!(run.driver.sweep_at(), Some(until));
 }
 
 /// Row 6.
@@ -631,14 +694,13 @@ fn ten_thousand_idle_nodes_cost_a_sweep_a_minute_and_nothing_else() {
     let begun = run.now;
     let size = |run: &ByHand| serde_json::to_string(run.driver.state()).unwrap().len();
     let (mut sweeps, mut first) = (0, None);
-    let mut sink = Nobody;
     while let Some(at) = run.driver.sweep_at().filter(|at| *at <= after(begun, 24 * 3600)) {
         assert_eq!(run.driver.requeue_at(), None, "nothing but a sweep wakes anybody");
         run.now = at;
         let look = run.driver.due_looks(run.now).remove(0);
         let findings = run.answer_look(&look, run.now, Ok(entries.clone()));
         assert!(findings.is_as_known());
-        let report = run.driver.drive(run.now, &mut sink);
+        let report = run.driver.drive(run.now, &mut Nobody);
         assert_eq!((report.passes, report.effects), (0, 0));
         sweeps += 1;
         first.get_or_insert_with(|| size(&run));
