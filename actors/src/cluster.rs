@@ -16,7 +16,9 @@ use tokio::sync::{broadcast, oneshot, watch};
 use crate::config::Config;
 use crate::events::{Events, subscribe_at};
 use crate::inbox::{Inbox, Incoming};
-use crate::supervisor::{ClusterSupervisor, Port, Shutdown, SupervisorMessage, SupervisorStart, UpdateError};
+use crate::supervisor::{
+    ClusterSupervisor, Port, Shutdown, SupervisorMessage, SupervisorStart, Swept, UpdateError,
+};
 use crate::view::View;
 
 /// The cluster has stopped: it was shut down, or its supervisor died.
@@ -234,6 +236,20 @@ impl Cluster {
     pub async fn replace(&self, node: &LogicalNodeId) -> Result<bool, Stopped> {
         self.ask(|port| SupervisorMessage::Replace(node.clone(), port))
             .await
+    }
+
+    /// Asks every provider that has an inventory for it, now and beside the policy's interval, and compares it with
+    /// what is known. Resolves once each has answered a question that was asked after this; what follows from the
+    /// answers has begun then and need not be over. What is missing, or owned by no node, is believed only once a
+    /// second answer says so, half an interval later.
+    ///
+    /// Who keeps asking asks the provider that often.
+    ///
+    /// # Errors
+    ///
+    /// The cluster stopped first. That a provider failed to answer is told in its place.
+    pub async fn sweep(&self) -> Result<Swept, Stopped> {
+        self.ask(SupervisorMessage::Sweep).await
     }
 
     /// Says that the run is known to have nothing at a provider, so that its first look holds nothing back.

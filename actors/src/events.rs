@@ -99,6 +99,23 @@ fn trace(kind: &EventKind) {
         } => {
             tracing::warn!(%provider, %error, "first look failed");
         }
+        EventKind::Swept {
+            provider,
+            error: Some(error),
+            ..
+        } => {
+            tracing::warn!(%provider, %error, "sweep failed");
+        }
+        EventKind::Swept {
+            provider, findings, ..
+        } if findings.held => {
+            tracing::error!(%provider, %findings, "too much is missing at once to be believed yet");
+        }
+        EventKind::Swept {
+            provider, findings, ..
+        } if findings.is_as_known() => {
+            tracing::debug!(%provider, %findings, "swept");
+        }
         EventKind::Dispatched {
             node,
             operation,

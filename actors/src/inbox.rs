@@ -16,7 +16,7 @@ use crate::supervisor::SupervisorMessage;
 pub(crate) enum Incoming {
     /// Something about a node.
     Node(LogicalNodeId, NodeAttemptId, Observation),
-    /// A provider's answer to a first look.
+    /// A provider's answer to a look.
     Look {
         provider: ProviderKind,
         asked: PassId,

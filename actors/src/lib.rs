@@ -43,6 +43,6 @@ pub use nodewright_core::{
     inventory, ledger, node, observation, orphan, pace, plan, policy, shape, state, status, template, timing,
     workflow,
 };
-pub use supervisor::{Shutdown, UpdateError};
+pub use supervisor::{Shutdown, Swept, UpdateError};
 pub use view::View;
 pub use workflow_run::{Lost, NotSpawned, WorkflowRun};

@@ -4,6 +4,7 @@
 
 mod children;
 mod pass;
+mod sweeps;
 
 use jiff::Timestamp;
 use nodewright_core::driver::{Accepted, DriverError};
@@ -14,6 +15,7 @@ use nodewright_core::status::{NodeStatus, Summary};
 use ractor::{ActorProcessingErr, ActorRef, SupervisionEvent};
 
 pub(crate) use self::pass::{Supervision, SupervisorStart};
+pub use self::sweeps::Swept;
 
 /// Where an answer is sent. Whoever asked sees it dropped if the supervisor dies first.
 pub(crate) type Port<T> = tokio::sync::oneshot::Sender<T>;
@@ -68,6 +70,8 @@ pub(crate) enum SupervisorMessage {
     Retry(LogicalNodeId, Port<bool>),
     /// Replace this slot's node.
     Replace(LogicalNodeId, Port<bool>),
+    /// Ask every provider for its inventory, and answer once each has answered.
+    Sweep(Port<Swept>),
     /// The run is known to have nothing at this provider.
     DeclareFresh(ProviderKind, Port<()>),
     /// End.
@@ -190,6 +194,12 @@ impl ClusterSupervisor {
         state: &mut Supervision,
     ) {
         reply(port, state.driver.replace(&id));
+        state.queue_pass(&myself);
+    }
+
+    #[ractor::message(SupervisorMessage::Sweep(port))]
+    fn sweep(&self, myself: ActorRef<SupervisorMessage>, port: Port<Swept>, state: &mut Supervision) {
+        state.sweep(port);
         state.queue_pass(&myself);
     }
 

@@ -8,6 +8,7 @@ mod apply;
 mod deadlines;
 mod departed;
 mod draft;
+mod findings;
 mod gates;
 mod index;
 mod look;
@@ -16,14 +17,16 @@ mod report;
 mod restore;
 mod revise;
 mod seam;
+mod sweep;
 mod tally;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+pub use self::findings::Findings;
 use self::index::Index;
-pub use self::look::{DueLook, Findings};
+pub use self::look::DueLook;
 use self::report::Glimpse;
 pub use self::seam::{Accepted, DriveReport, DriverError, DueOperation, EffectSink, ProviderSetup, Refused};
 use crate::decide::{Decision, reconcile_node};
@@ -33,7 +36,7 @@ use crate::failure::{Context, PaceSignal};
 use crate::fold::fold;
 use crate::gate::Gate;
 use crate::id::{GroupId, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind, RunId};
-use crate::inventory::FirstLook;
+use crate::inventory::{FirstLook, Sweep};
 use crate::node::{ManagedNode, PassId, Stage};
 use crate::observation::{Folded, Observation};
 use crate::pace::{Pace, Who};
@@ -41,7 +44,7 @@ use crate::plan::{Draft, Plan, awaited, gate};
 use crate::policy::Policy;
 use crate::shape::{ClusterShape, ShapeLimits};
 use crate::state::{ClusterState, ProviderState, Slot};
-use crate::status::{NodeStatus, Summary, Why};
+use crate::status::{Degraded, NodeStatus, ProviderStatus, Summary, Why};
 use crate::template::Template;
 
 /// The one writer of a run's observed state.
@@ -92,9 +95,13 @@ impl ClusterDriver {
                 .or_insert_with(|| ProviderState {
                     pace: Pace::new(setup.pace),
                     first_look: FirstLook::Done,
+                    sweep: None,
                     mass_loss_since: None,
                 });
             provider.pace.configure(setup.pace);
+            // Whatever was asked before, the first look comes first, and rows of answers begin anew.
+            provider.sweep = setup.capabilities.inventory.then(Sweep::default);
+            provider.mass_loss_since = None;
             let looks = setup.capabilities.inventory && !setup.fresh;
             provider.first_look = if looks { FirstLook::due() } else { FirstLook::Done };
         }
@@ -278,6 +285,9 @@ impl ClusterDriver {
     }
 
     /// The earliest moment at which something may have to be done. O(1), as of the last drive.
+    ///
+    /// The moments of sweeps are not among them: see [`sweep_at`](Self::sweep_at). Whoever sleeps wakes up at the
+    /// earlier of both.
     pub fn requeue_at(&self) -> Option<Timestamp> {
         self.index.requeue_at
     }
@@ -319,6 +329,20 @@ impl ClusterDriver {
             && self.state.observed_generation == self.desired.generation()
     }
 
+    /// Whether nothing is left at any provider as far as is known: no node, no orphan, and nothing that the last
+    /// sweep showed and nobody owns.
+    pub fn holds_nothing(&self) -> bool {
+        let suspects =
+            |provider: &ProviderState| provider.sweep.as_ref().map_or(0, |sweep| sweep.suspects.len());
+        self.state.nodes.is_empty()
+            && self.state.orphans.is_empty()
+            && self
+                .state
+                .providers
+                .values()
+                .all(|provider| suspects(provider) == 0)
+    }
+
     /// The observed state.
     pub fn state(&self) -> &ClusterState {
         &self.state
@@ -334,11 +358,18 @@ impl ClusterDriver {
         &self.policy
     }
 
-    /// The run in numbers. O(providers).
+    /// The run in numbers. O(providers and degraded groups).
     pub fn summary(&self) -> Summary {
         let tally = &self.index.tally;
         let unlooked = self.state.providers.iter();
         let unlooked = unlooked.filter(|(_, provider)| provider.first_look != FirstLook::Done);
+        let degraded = self.index.halted.iter();
+        let degraded = degraded.map(|(group, slots)| Degraded {
+            group: self.state.nodes.name(*group).clone(),
+            halted: *slots,
+        });
+        let providers = self.state.providers.iter();
+        let providers = providers.map(|(kind, provider)| ProviderStatus::new(kind.clone(), provider));
         Summary {
             generation: self.desired.generation(),
             converged: self.is_converged(),
@@ -353,6 +384,8 @@ impl ClusterDriver {
             orphans: tally.orphans,
             stale: tally.stale,
             unlooked: unlooked.map(|(kind, _)| kind.clone()).collect(),
+            degraded: degraded.collect(),
+            providers: providers.collect(),
         }
     }
 

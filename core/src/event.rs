@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::decide::DeleteReason;
+use crate::driver::Findings;
 use crate::effect::CommandKind;
-use crate::facts::LeaseId;
+use crate::facts::{Endpoint, LeaseId};
 use crate::id::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
 use crate::node::Stage;
 use crate::shape::Generation;
@@ -156,7 +157,7 @@ pub enum EventKind {
         /// The provider's name for it.
         lease: LeaseId,
     },
-    /// A resource that no node owns was found; it is destroyed.
+    /// A resource that no node owns was found; it is destroyed, a surplus once its attempt is over.
     OrphanFound {
         /// The slot that it was made for.
         node: LogicalNodeId,
@@ -164,6 +165,9 @@ pub enum EventKind {
         attempt: NodeAttemptId,
         /// The provider's name for it.
         lease: LeaseId,
+        /// Whether it is a second resource of a current attempt.
+        #[serde(default)]
+        surplus: bool,
     },
     /// An orphan is gone.
     OrphanGone {
@@ -182,6 +186,25 @@ pub enum EventKind {
         found: usize,
         /// Whether it is done.
         done: bool,
+        /// What failed, if it did.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Arc<str>>,
+    },
+    /// A provider showed another endpoint for a machine than the one that was known.
+    MachineMoved {
+        /// The slot.
+        node: LogicalNodeId,
+        /// The attempt.
+        attempt: NodeAttemptId,
+        /// Where it is now.
+        endpoint: Endpoint,
+    },
+    /// A provider was asked for its inventory after its first look: it was answered, or failed.
+    Swept {
+        /// The provider.
+        provider: ProviderKind,
+        /// What the answer showed; nothing is concluded from a failure.
+        findings: Findings,
         /// What failed, if it did.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Arc<str>>,
@@ -208,8 +231,12 @@ impl EventKind {
             | Self::NodeFaulty { node, .. }
             | Self::MachineFound { node, .. }
             | Self::OrphanFound { node, .. }
-            | Self::OrphanGone { node, .. } => Some(node),
-            Self::ShapeAccepted { .. } | Self::Looked { .. } | Self::AttemptsExhausted => None,
+            | Self::OrphanGone { node, .. }
+            | Self::MachineMoved { node, .. } => Some(node),
+            Self::ShapeAccepted { .. }
+            | Self::Looked { .. }
+            | Self::Swept { .. }
+            | Self::AttemptsExhausted => None,
         }
     }
 }
@@ -303,11 +330,18 @@ impl fmt::Display for EventKind {
             Self::MachineFound { node, attempt, lease } => {
                 write!(f, "{node}: found {lease} of attempt {attempt}; it is ended first")
             }
-            Self::OrphanFound { node, attempt, lease } => {
-                write!(
-                    f,
-                    "{node}: found {lease} of attempt {attempt}, which no node owns; it is ended"
-                )
+            Self::OrphanFound {
+                node,
+                attempt,
+                lease,
+                surplus,
+            } => {
+                write!(f, "{node}: found {lease} of attempt {attempt}, which ")?;
+                f.write_str(if *surplus {
+                    "has another one; it is ended with its attempt"
+                } else {
+                    "no node owns; it is ended"
+                })
             }
             Self::OrphanGone { node, attempt, lease } => {
                 write!(f, "{node}: {lease} of attempt {attempt} is gone")
@@ -330,6 +364,27 @@ impl fmt::Display for EventKind {
                     "looked at {provider}: {found} found{}",
                     if *done { ", done" } else { "" }
                 )
+            }
+            Self::MachineMoved {
+                node,
+                attempt,
+                endpoint,
+            } => {
+                write!(f, "{node}: the machine of attempt {attempt} moved to {endpoint}")
+            }
+            Self::Swept {
+                provider,
+                error: Some(error),
+                ..
+            } => {
+                write!(f, "sweep of {provider} failed: {error}")
+            }
+            Self::Swept {
+                provider,
+                findings,
+                error: None,
+            } => {
+                write!(f, "swept {provider}: {findings}")
             }
             Self::AttemptsExhausted => f.write_str("no attempt id is left: nothing new is started"),
         }

@@ -48,6 +48,7 @@ pub(crate) fn fold(node: &mut ManagedNode, observation: &Observation, cx: &mut C
             node.hand_off(Stage::HandedOff);
             Folded::Applied
         }
+        Observation::EndpointMoved(endpoint) => moved(node, endpoint, cx),
         Observation::NodeLost { reason } if node.is_lively() => {
             node.fail(reason.clone(), cx);
             Folded::Applied
@@ -121,7 +122,7 @@ fn finished(
             lease_known(node, created, cx);
         }
         Outcome::LeaseFound(None) => lease_absent(node, &pending, cx),
-        Outcome::EndpointFound(Some(endpoint)) => endpoint_known(node, endpoint),
+        Outcome::EndpointFound(Some(endpoint)) => endpoint_known(node, endpoint, cx),
         Outcome::EndpointFound(None) | Outcome::LeaseDestroyed(Destroyed::Going) => {
             node.wait(&pending, cx.policy.probe_interval, cx);
         }
@@ -194,11 +195,31 @@ fn lease_absent(node: &mut ManagedNode, pending: &PendingOperation, cx: &mut Con
     }
 }
 
-fn endpoint_known(node: &mut ManagedNode, endpoint: &Endpoint) {
+fn endpoint_known(node: &mut ManagedNode, endpoint: &Endpoint, cx: &Context<'_>) {
     node.endpoint = Some(endpoint.clone());
+    // An inventory that was asked for before this may show an older one.
+    node.lease_changed = cx.pass;
     if node.is_lively() && node.stage < Stage::EndpointKnown {
         node.stage = Stage::EndpointKnown;
     }
+}
+
+/// The machine is reached another way than it was. Whoever boots it there is on the wrong way; an agent that
+/// joined has its own.
+fn moved(node: &mut ManagedNode, endpoint: &Endpoint, cx: &mut Context<'_>) -> Folded {
+    let known = node.endpoint.as_ref();
+    if node.lease.is_none() || known.is_none_or(|known| known == endpoint) {
+        return Folded::Stale;
+    }
+    node.endpoint = Some(endpoint.clone());
+    node.lease_changed = cx.pass;
+    if node.join.is_none() {
+        node.fail(
+            format!("its machine moved to {endpoint} before its agent joined").into(),
+            cx,
+        );
+    }
+    Folded::Applied
 }
 
 fn call_ended(node: &mut ManagedNode, operation: OperationId, at: Timestamp) -> Folded {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bootstrap::StreamObservation;
 use crate::effect::{CallEnd, Outcome};
-use crate::facts::AgentId;
+use crate::facts::{AgentId, Endpoint};
 use crate::id::OperationId;
 
 /// Something that happened, in the past tense. An observation is a hint to look again: losing, repeating or
@@ -45,6 +45,8 @@ pub enum Observation {
     Joined(AgentId),
     /// The application took the node over.
     HandedOff,
+    /// The provider shows another endpoint for the node's machine than the one that is known.
+    EndpointMoved(Endpoint),
     /// The machine, or what makes it worth having, is gone.
     NodeLost {
         /// What was seen, for people.
@@ -73,6 +75,7 @@ impl fmt::Display for Observation {
             Self::Stream(stream) => write!(f, "report {} of session {}", stream.sequence, stream.session),
             Self::Joined(agent) => write!(f, "join of agent {agent}"),
             Self::HandedOff => f.write_str("handoff"),
+            Self::EndpointMoved(endpoint) => write!(f, "move to {endpoint}"),
             Self::NodeLost { reason } => write!(f, "loss: {reason}"),
         }
     }

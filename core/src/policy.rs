@@ -35,14 +35,15 @@ pub struct Policy {
     pub cancel_attempts: u32,
     /// How long a cancelled call may take to end before its task is aborted. Five seconds.
     pub abort_grace: Duration,
-    /// How often the inventory is to be compared. One minute. Nothing sweeps yet; this and what follows on lost
-    /// leases is checked and kept for when it does.
+    /// How often each provider is asked for its inventory, to compare it with what is known. One minute: one call
+    /// per provider. What is missing twice, at least half of this apart, is believed.
     pub sweep_interval: Duration,
     /// Above this share of a provider's leases missing at once, in per mille, the brake holds. Half.
     pub max_lost_share_per_mille: u16,
     /// Below this many missing leases the brake never holds. Three.
     pub max_lost_least: u32,
-    /// How long a mass loss must be seen before it is believed. Ten minutes.
+    /// How long the same leases must be missing in every answer before a mass loss is believed. Ten minutes: an
+    /// interface that answers "nothing" in an outage must not burn a cluster down.
     pub mass_loss_hold: Duration,
     /// After how many failed attempts in a row a slot is halted. None: it is tried for ever.
     pub attempt_limit: Option<NonZeroU32>,

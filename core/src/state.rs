@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::graph::Graph;
 use crate::id::{GroupId, LogicalNodeId, NodeAttemptId, ProviderKind, RunId};
-use crate::inventory::FirstLook;
+use crate::inventory::{FirstLook, Sweep};
 use crate::node::{ManagedNode, PassId};
 use crate::orphan::{Orphan, OrphanKey};
 use crate::pace::Pace;
@@ -316,7 +316,10 @@ pub struct ProviderState {
     pub pace: Pace,
     /// How far the first look is.
     pub first_look: FirstLook,
-    /// Since when more of its leases are missing at once than is believed.
+    /// What is asked of it after that; none without an inventory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
+    /// The first question of a row in which more of its leases were missing at once than is believed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mass_loss_since: Option<Timestamp>,
 }

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::decide::{Decision, WaitReason};
 use crate::facts::{AgentId, BootstrapStage, Endpoint, LeaseId};
 use crate::id::{GroupId, LogicalNodeId, NodeAttemptId, ProviderKind};
+use crate::inventory::FirstLook;
 use crate::node::{Intent, ManagedNode, Stage};
 use crate::shape::Generation;
+use crate::state::ProviderState;
 
 /// Why a node does what it does.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -217,4 +219,68 @@ pub struct Summary {
     pub stale: u64,
     /// Providers whose first look is not done.
     pub unlooked: Vec<ProviderKind>,
+    /// Groups that have slots which are halted: these are not tried again until somebody helps.
+    #[serde(default)]
+    pub degraded: Vec<Degraded>,
+    /// How each provider is.
+    #[serde(default)]
+    pub providers: Vec<ProviderStatus>,
+}
+
+/// A group with slots that are halted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Degraded {
+    /// The group.
+    pub group: GroupId,
+    /// How many of its slots are halted.
+    pub halted: u64,
+}
+
+/// How a provider is: what it may be asked now, and what it said when it was asked for its inventory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProviderStatus {
+    /// The provider.
+    pub provider: ProviderKind,
+    /// How many calls may be at work there now. Below `most` it was asked to slow down.
+    pub places: u32,
+    /// How many the application grants.
+    pub most: u32,
+    /// Nothing is sent before this moment, as the provider asked for; it may have passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    /// Whether its first look is done.
+    pub looked: bool,
+    /// When the last question for its inventory was asked that a sweep was answered; none where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swept: Option<Timestamp>,
+    /// What the last look or sweep failed with; none once one is answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_error: Option<Arc<str>>,
+    /// Resources that no node owns, seen once: the next sweep will tell.
+    #[serde(default)]
+    pub suspects: usize,
+    /// Since which question more of its leases are missing at once than is believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mass_loss_since: Option<Timestamp>,
+}
+
+impl ProviderStatus {
+    pub(crate) fn new(provider: ProviderKind, state: &ProviderState) -> Self {
+        let sweep = state.sweep.as_ref();
+        let look_error = match &state.first_look {
+            FirstLook::Due(look) => look.last_error.clone(),
+            FirstLook::Done => sweep.and_then(|sweep| sweep.last_error.clone()),
+        };
+        Self {
+            provider,
+            places: state.pace.places(),
+            most: state.pace.config().max_in_flight.get(),
+            not_before: state.pace.not_before(),
+            looked: state.first_look == FirstLook::Done,
+            swept: sweep.and_then(|sweep| sweep.answered),
+            look_error,
+            suspects: sweep.map_or(0, |sweep| sweep.suspects.len()),
+            mass_loss_since: state.mass_loss_since,
+        }
+    }
 }

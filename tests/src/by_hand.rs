@@ -211,21 +211,53 @@ impl ByHand {
 
     /// Answers a look that was asked now with these machines: slot, attempt, lease.
     pub fn list(&mut self, look: &DueLook, machines: &[(&str, u64, &str)]) -> Findings {
-        let run = self.driver.state().run_id.clone();
-        let entry = |(node, attempt, lease): &(&str, u64, &str)| InventoryEntry {
+        let entries = machines.iter().map(|machine| self.entry(*machine)).collect();
+        self.answer_look(look, self.now, Ok(entries))
+    }
+
+    /// What an inventory lists of a machine that lives: slot, attempt, lease.
+    pub fn entry(&self, (node, attempt, lease): (&str, u64, &str)) -> InventoryEntry {
+        InventoryEntry {
             identity: AttemptIdentity {
-                run: run.clone(),
+                run: self.driver.state().run_id.clone(),
                 node: node.parse().expect("a node id"),
-                attempt: NodeAttemptId::new(*attempt),
+                attempt: NodeAttemptId::new(attempt),
             },
-            lease: LeaseFacts::new(LeaseId::new(*lease)),
+            lease: LeaseFacts::new(LeaseId::new(lease)),
             endpoint: None,
             alive: true,
-        };
-        let entries = machines.iter().map(entry).collect();
-        let answer = Ok(Inventory { entries });
+        }
+    }
+
+    /// Answers a look that was asked at this moment.
+    pub fn answer_look(
+        &mut self,
+        look: &DueLook,
+        asked_at: Timestamp,
+        answer: Result<Vec<InventoryEntry>, EffectError>,
+    ) -> Findings {
+        let answer = answer.map(|entries| Inventory { entries });
         self.driver
-            .inventory(&look.provider, look.asked, self.now, answer, self.now)
+            .inventory(&look.provider, look.asked, asked_at, answer, self.now)
+    }
+
+    /// Lets time pass up to the next sweep, and takes it.
+    pub fn due_sweep(&mut self) -> DueLook {
+        let mut due = self.driver.due_looks(self.now);
+        if due.is_empty() {
+            self.now = self.driver.sweep_at().expect("a sweep is to come");
+            self.drive();
+            due = self.driver.due_looks(self.now);
+        }
+        assert_eq!(due.len(), 1, "{due:?}");
+        due.swap_remove(0)
+    }
+
+    /// Takes the next sweep and answers it at once with these machines: slot, attempt, lease. Drives after it.
+    pub fn sweep(&mut self, machines: &[(&str, u64, &str)]) -> (Findings, Vec<PlannedEffect>) {
+        let look = self.due_sweep();
+        let findings = self.list(&look, machines);
+        (findings, self.drive())
     }
 
     /// Names effects as text: slot, operation, command.

@@ -85,5 +85,6 @@ pub fn policy() -> Policy {
     policy.startup_timeout = Duration::from_secs(180);
     policy.stall_timeout = Duration::from_secs(60);
     policy.max_throttle = Duration::from_secs(60);
+    policy.mass_loss_hold = Duration::from_secs(150);
     policy
 }

@@ -6,7 +6,7 @@ mod happen;
 mod settle;
 mod slip;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
@@ -174,6 +174,8 @@ pub struct Sim<S: Subject> {
     pub(crate) reported: Arc<Mutex<Reported>>,
     pub(crate) sessions: Vec<Live>,
     pub(crate) looks: Vec<(DueLook, Timestamp)>,
+    /// The providers that have not answered a sweep yet which found nothing to be settled.
+    pub(crate) unswept: BTreeSet<ProviderKind>,
     /// Where machines that die are heard of as it happens.
     watches: Vec<Aborts<()>>,
     /// What a wrong executor keeps to itself.
@@ -247,6 +249,7 @@ impl<S: Subject> Sim<S> {
             reported: Arc::default(),
             sessions: Vec::new(),
             looks: Vec::new(),
+            unswept: BTreeSet::new(),
             watches: Vec::new(),
             slipped: Slipped::default(),
             gathering: 0,
@@ -517,6 +520,11 @@ impl<S: Subject> Sim<S> {
 
     /// The next moment at which something happens by itself.
     pub fn next_moment(&self) -> Option<Timestamp> {
+        self.next_step().into_iter().chain(self.driver.sweep_at()).min()
+    }
+
+    /// The same but for sweeps, which never end.
+    pub(crate) fn next_step(&self) -> Option<Timestamp> {
         let ends = self.running.iter().filter(|call| !call.abandoned);
         let ends = ends.filter_map(|call| call.end_by);
         let late = self.providers.values();

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use nodewright::{Clock, Cluster, Config, Events, Heard, Shutdown};
 use nodewright_core::desired::Desired;
+use nodewright_core::driver::Findings;
 use nodewright_core::effect::{CommandKind, EffectBackend};
 use nodewright_core::facts::AgentId;
 use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, ProviderKind};
@@ -232,6 +233,7 @@ impl<S: Subject> Run<S> {
             | Input::HandOff(number)
             | Input::Lose(number)
             | Input::Kill(number)
+            | Input::Vanish(number)
             | Input::Retry(number)
             | Input::Replace(number)
             | Input::Forge(number) => {
@@ -286,6 +288,19 @@ impl<S: Subject> Run<S> {
                 };
                 for subject in &self.subjects {
                     subject.kill(&identity);
+                }
+                return;
+            }
+            Input::Vanish(_) => {
+                let identity = AttemptIdentity {
+                    run: self.shape.run_id.clone(),
+                    node: node.clone(),
+                    attempt,
+                };
+                for (place, subject) in self.subjects.iter().enumerate() {
+                    if subject.vanish(&identity) {
+                        self.resources.remove(&(place, identity.clone()));
+                    }
                 }
                 return;
             }
@@ -432,7 +447,7 @@ impl<S: Subject> Run<S> {
             }
         }
         self.log.push("nothing goes wrong any more".to_owned());
-        self.converge()?;
+        self.rest()?;
         let mut end = self.end();
         // That a machine has died may be told late where time is real: what follows is no unrest.
         for calm in 0.. {
@@ -446,7 +461,7 @@ impl<S: Subject> Run<S> {
                 self.tempo.is_real() && calm < 3,
                 "G3: {before:?} calls were made, and after a quiet time {after:?}"
             );
-            self.converge()?;
+            self.rest()?;
             end = self.end();
         }
         self.g23_what_lives_is_what_is_known()?;
@@ -457,6 +472,27 @@ impl<S: Subject> Run<S> {
         let left: Vec<Living> = self.living().into_iter().flatten().collect();
         demand!(left.is_empty(), "G23: after the drain there live {left:?}");
         Ok(end)
+    }
+
+    /// Waits until everything is as it is wanted, and a sweep finds nothing that was not known: what was killed or
+    /// deleted unseen, and what nobody owns, is found by sweeps.
+    fn rest(&mut self) -> Result<(), Broken> {
+        for _ in 0..ROUNDS {
+            self.converge()?;
+            let answers = self.runtime.block_on(self.cluster.sweep());
+            let answers = answers.map_err(|error| Broken(format!("G28: a sweep says {error}")))?;
+            let as_known = |answer: &Result<Findings, _>| answer.as_ref().is_ok_and(Findings::is_as_known);
+            if answers.len() == PROVIDERS.len() && answers.values().all(as_known) {
+                return Ok(());
+            }
+            let apart = self.config.stated.visibility;
+            let apart = apart.max(self.config.policy.sweep_interval / 2) + tempo::TICK;
+            self.runtime.block_on(async { tokio::time::sleep(apart).await });
+        }
+        let summary = self.runtime.block_on(self.cluster.status());
+        Err(Broken(format!(
+            "G28: sweeps go on finding something: {summary:?}"
+        )))
     }
 
     /// Waits until everything is as it is wanted; whatever is halted is released.

@@ -31,6 +31,9 @@ pub trait Subject: Sized + 'static {
     /// The machine of an attempt dies; it stays to be given back. False where there is none that lives.
     fn kill(&self, identity: &AttemptIdentity) -> bool;
 
+    /// The machine of an attempt is deleted by hand, and nobody is told. False where there is none.
+    fn vanish(&self, identity: &AttemptIdentity) -> bool;
+
     /// How the backend's futures are run.
     fn pump(&self) -> Pump {
         Pump::Inline

@@ -98,6 +98,8 @@ pub enum Input {
     Lose(u16),
     /// The machine of a node dies, and its loss is told later.
     Kill(u16),
+    /// The machine of a node is deleted by hand, and nobody is told.
+    Vanish(u16),
     /// Somebody asks for a retry of a slot.
     Retry(u16),
     /// Somebody asks for a replacement of a node.

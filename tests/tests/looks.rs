@@ -142,6 +142,22 @@ fn a_failing_look_holds_everything_back_and_is_named_and_asked_again_with_backof
     assert!(run.driver.summary().unlooked.is_empty());
 }
 
+/// Chapter 3: a provider that says how long to wait is waited for, and is asked less.
+#[test]
+fn a_throttled_first_look_waits_for_as_long_as_the_provider_asked_for() {
+    let mut run = unlooked(two());
+    run.drive();
+    let look = run.look();
+    let error = EffectError::throttled("slow down", Some(Duration::from_secs(50)));
+    let _ = run.answer_look(&look, run.now, Err(error));
+    assert!(run.drive().is_empty());
+    assert_eq!(
+        run.driver.requeue_at(),
+        run.now.checked_add(Duration::from_secs(50)).ok()
+    );
+    assert_eq!(run.driver.summary().providers[0].places, 32);
+}
+
 /// G9, G10: a resource has one owner. What is an orphan is not taken in once its slot is empty, for then two
 /// rows of operations would act for one attempt.
 #[test]

@@ -161,11 +161,7 @@ impl Supervision {
         }
         for kind in executors_lost {
             tracing::error!(provider = %kind, "executor died, a new one takes over");
-            self.driver.look_lost(
-                &kind,
-                &EffectError::ambiguous("the executor died"),
-                self.clock.now(),
-            );
+            self.look_lost(&kind, EffectError::ambiguous("the executor died"));
         }
         self.spawn_children(myself).await;
     }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use nodewright_core::driver::{Accepted, ClusterDriver, DriveReport, EffectSink, Refused};
-use nodewright_core::effect::PlannedEffect;
+use nodewright_core::effect::{EffectError, PlannedEffect};
 use nodewright_core::id::{NodeAttemptId, ProviderKind};
 use nodewright_core::shape::{ClusterShape, Generation};
 use nodewright_core::state::ClusterState;
 use ractor::ActorRef;
 use tokio::sync::watch;
 
+use super::sweeps::{Sweeps, Swept};
 use super::{Port, SupervisorMessage, UpdateError, reply};
 use crate::clock::Clock;
 use crate::config::Assembly;
@@ -47,6 +48,7 @@ pub(crate) struct Supervision {
     pass_queued: bool,
     pub(super) armed: Option<Timestamp>,
     waiters: Vec<(Generation, Port<()>)>,
+    sweeps: Sweeps,
     draining: Vec<Port<ClusterState>>,
     stopping: bool,
 }
@@ -83,6 +85,7 @@ impl Supervision {
             pass_queued: false,
             armed: None,
             waiters: Vec::new(),
+            sweeps: Sweeps::default(),
             draining: Vec::new(),
             stopping: false,
         }
@@ -111,7 +114,10 @@ impl Supervision {
                     asked_at,
                     answer,
                 } => {
-                    let _ = self.driver.inventory(&provider, asked, asked_at, answer, now);
+                    let failed = answer.as_ref().err().cloned();
+                    let findings = self.driver.inventory(&provider, asked, asked_at, answer, now);
+                    let answer = failed.map_or(Ok(findings), Err);
+                    self.sweeps.answered(&provider, Some(asked), &answer);
                 }
             }
         }
@@ -136,8 +142,12 @@ impl Supervision {
         let now = self.clock.now();
         self.expire(now);
         for look in self.driver.due_looks(now) {
-            self.children
-                .tell(&look.provider, ExecutorMessage::Look(look.asked));
+            self.sweeps.asked(&look);
+            let message = ExecutorMessage::Look(look.asked);
+            if !self.children.tell(&look.provider, message) {
+                let error = EffectError::ambiguous("there is no executor");
+                self.look_lost(&look.provider, error);
+            }
         }
         let Self { driver, children, .. } = self;
         let report = driver.drive(now, &mut Batches { children });
@@ -149,6 +159,18 @@ impl Supervision {
         } else {
             self.arm();
         }
+    }
+
+    /// A question will not be answered.
+    pub(super) fn look_lost(&mut self, provider: &ProviderKind, error: EffectError) {
+        self.driver.look_lost(provider, &error, self.clock.now());
+        self.sweeps.answered(provider, None, &Err(error));
+    }
+
+    /// Adds somebody who waits for a sweep of all providers.
+    pub(super) fn sweep(&mut self, port: Port<Swept>) {
+        let providers = self.driver.sweep(self.clock.now());
+        self.sweeps.wait_for(providers, port);
     }
 
     /// Has the operations classified whose deadline has come.
@@ -215,7 +237,8 @@ impl Supervision {
 
     /// Has the timer wake us at the next moment, if that is another than it is armed for.
     pub(super) fn arm(&mut self) {
-        let next = self.driver.requeue_at().into_iter().chain(self.publish_at).min();
+        let moments = [self.driver.requeue_at(), self.driver.sweep_at(), self.publish_at];
+        let next = moments.into_iter().flatten().min();
         if next != self.armed {
             self.armed = next;
             let after = next.map(|at| self.clock.until(at));
@@ -245,11 +268,7 @@ impl Supervision {
     }
 
     fn is_drained(&self) -> bool {
-        let state = self.driver.state();
-        !self.draining.is_empty()
-            && self.driver.is_converged()
-            && state.nodes.is_empty()
-            && state.orphans.is_empty()
+        !self.draining.is_empty() && self.driver.is_converged() && self.driver.holds_nothing()
     }
 
     /// Ends: the children go first, and whoever asked for it is answered once nothing is at work any more: a

@@ -4,4 +4,5 @@ mod faults;
 mod handle;
 mod lost;
 mod support;
+mod sweeps;
 mod workflows;

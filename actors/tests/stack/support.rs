@@ -46,8 +46,13 @@ pub(crate) struct Scripted {
     script: Arc<Mutex<VecDeque<(CommandKind, Fault)>>>,
     calls: watch::Sender<Vec<(CommandKind, String)>>,
     abortable: bool,
+    watched: bool,
+    /// How many looks there were.
+    pub(crate) looks: Arc<AtomicUsize>,
     /// How many of the next looks panic before they even make a future.
     pub(crate) broken_looks: Arc<AtomicUsize>,
+    /// How many of the next looks take half a minute.
+    pub(crate) slow_looks: Arc<AtomicUsize>,
     /// How many of the next watches panic.
     pub(crate) broken_watches: Arc<AtomicUsize>,
     /// The watches that are at work.
@@ -110,7 +115,10 @@ impl Scripted {
             script: Arc::new(Mutex::new(script.into_iter().collect())),
             calls: watch::Sender::default(),
             abortable: true,
+            watched: true,
+            looks: Arc::default(),
             broken_looks: Arc::default(),
+            slow_looks: Arc::default(),
             broken_watches: Arc::default(),
             watches: Count::default(),
             at_work: Count::default(),
@@ -129,6 +137,14 @@ impl Scripted {
     pub(crate) fn unabortable(self) -> Self {
         Self {
             abortable: false,
+            ..self
+        }
+    }
+
+    /// The same where nobody is told of a machine that dies.
+    pub(crate) fn unwatched(self) -> Self {
+        Self {
+            watched: false,
             ..self
         }
     }
@@ -201,6 +217,7 @@ impl EffectBackend for Scripted {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             abortable: self.abortable,
+            watch: self.watched,
             ..self.memory.capabilities()
         }
     }
@@ -270,8 +287,16 @@ impl EffectBackend for Scripted {
     }
 
     fn list_leases(&self, run: &RunId) -> impl Future<Output = Result<Inventory, EffectError>> + Send {
+        self.looks.fetch_add(1, Ordering::SeqCst);
         assert!(!take_one(&self.broken_looks), "as scripted");
-        self.memory.list_leases(run)
+        let slow = take_one(&self.slow_looks);
+        let listed = self.memory.list_leases(run);
+        async move {
+            if slow {
+                tokio::time::sleep(Duration::from_secs(30)).await;
+            }
+            listed.await
+        }
     }
 
     async fn watch(&self, run: &RunId, sink: LossSink) {

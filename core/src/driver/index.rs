@@ -10,7 +10,7 @@ use super::gates::{Gates, Moved, Side};
 use super::tally::{Share, Tally};
 use crate::desired::Desired;
 use crate::failure::NodeError;
-use crate::id::ProviderKind;
+use crate::id::{NodeAttemptId, ProviderKind};
 use crate::inventory::FirstLook;
 use crate::orphan::OrphanKey;
 use crate::pace::{Claim, Class, Queue, Who};
@@ -74,6 +74,11 @@ pub(super) struct Index {
     pub(super) exhausted: bool,
     /// Whether a lease changed since the last pass.
     pub(super) lease_changed: bool,
+    /// For each provider that is being asked for its inventory, the attempts that ended since: the answer may still
+    /// show what was theirs then. It is all that has to be kept of the state as it was when it was asked.
+    pub(super) left: BTreeMap<ProviderKind, BTreeSet<NodeAttemptId>>,
+    /// How many slots of a group are halted, of those that have such.
+    pub(super) halted: BTreeMap<u32, u64>,
 }
 
 impl Index {
@@ -129,13 +134,37 @@ impl Index {
     /// Counts a slot. Gates are told later: by [`settle_gates`](Self::settle_gates), or [`tie`](Self::tie).
     pub(super) fn count(&mut self, slot: Slot, share: Share) {
         self.tally.add(share);
+        self.count_halted(slot.group, false, share.is_halted());
         self.gates.count(slot.group, None, Some(share));
     }
 
     /// Counts a slot no more, likewise.
     pub(super) fn discount(&mut self, slot: Slot, share: Share) {
         self.tally.remove(share);
+        self.count_halted(slot.group, share.is_halted(), false);
         self.gates.count(slot.group, Some(share), None);
+    }
+
+    fn count_halted(&mut self, group: u32, before: bool, after: bool) {
+        if before == after {
+            return;
+        }
+        let count = self.halted.entry(group).or_default();
+        if after {
+            *count += 1;
+        } else {
+            *count -= 1;
+            if *count == 0 {
+                self.halted.remove(&group);
+            }
+        }
+    }
+
+    /// An attempt, or a resource of it that nobody owned, is over.
+    pub(super) fn note_left(&mut self, attempt: NodeAttemptId) {
+        for left in self.left.values_mut() {
+            left.insert(attempt);
+        }
     }
 
     /// Counts a slot as what it is now, and wakes those that stand at a gate that moves by that.
@@ -145,6 +174,7 @@ impl Index {
         }
         self.tally.remove(before);
         self.tally.add(after);
+        self.count_halted(slot.group, before.is_halted(), after.is_halted());
         if before.holds_back() != after.holds_back() {
             self.gates.count(slot.group, Some(before), Some(after));
             self.settle_gates(slot.group);

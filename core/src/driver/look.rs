@@ -1,13 +1,16 @@
-//! The first look: what the run already has at its providers, before anything is made.
+//! Looks: the questions that providers are asked for their inventory, and the first of them: what the run
+//! already has there, before anything is made.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::ClusterDriver;
-use crate::effect::{EffectError, Inventory, InventoryEntry};
+use super::{ClusterDriver, Findings};
+use crate::effect::{EffectError, FailureKind, Inventory, InventoryEntry};
 use crate::event::EventKind;
+use crate::failure::{PaceSignal, after, throttle_wait};
 use crate::id::{LogicalNodeId, OperationId, ProviderKind};
 use crate::inventory::FirstLook;
 use crate::node::{ManagedNode, PassId, RememberedCall, Stage};
@@ -15,7 +18,7 @@ use crate::observation::{Folded, Observation};
 use crate::orphan::OrphanKey;
 use crate::state::Slot;
 
-/// A question that is to be asked of a provider now.
+/// A question that is to be asked of a provider now: one of its first look, or a later one, a sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DueLook {
     /// Who is asked for its inventory of the run.
@@ -24,28 +27,29 @@ pub struct DueLook {
     pub asked: PassId,
 }
 
-/// What an answer showed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Findings {
-    /// Machines of slots that nobody knew of; they became nodes that are taken down.
-    pub found: usize,
-    /// Resources that no node owns.
-    pub orphans: usize,
-    /// Nodes whose machine is dead.
-    pub lost: usize,
-    /// Entries that were not judged: of another run, or older than what is known.
-    pub passed_over: usize,
-}
-
 impl ClusterDriver {
-    /// Hands out the questions that are to be asked now, each once until it is answered. O(providers).
+    /// Hands out the questions that are to be asked now: of first looks, and then of sweeps, each once until it is
+    /// answered. It is to be called with every drive, for it is what sets the moments of sweeps. O(providers).
     pub fn due_looks(&mut self, now: Timestamp) -> Vec<DueLook> {
-        let asked = self.state.pass;
-        let due = self.state.providers.iter_mut().filter_map(|(kind, provider)| {
-            let asks = provider.first_look.look_mut().is_some_and(|look| look.ask(now));
-            asks.then(|| DueLook {
-                provider: kind.clone(),
-                asked,
+        let Self {
+            state, policy, index, ..
+        } = self;
+        let asked = state.pass;
+        let due = state.providers.iter_mut().filter_map(|(kind, provider)| {
+            let asks = match &mut provider.first_look {
+                FirstLook::Due(look) => look.ask(now),
+                FirstLook::Done => {
+                    let opens_at = provider.pace.not_before();
+                    let sweep = provider.sweep.as_mut();
+                    sweep.is_some_and(|sweep| sweep.ask(asked, opens_at, policy, now))
+                }
+            };
+            asks.then(|| {
+                index.left.insert(kind.clone(), BTreeSet::new());
+                DueLook {
+                    provider: kind.clone(),
+                    asked,
+                }
             })
         });
         due.collect()
@@ -67,13 +71,32 @@ impl ClusterDriver {
         answer: Result<Inventory, EffectError>,
         now: Timestamp,
     ) -> Findings {
+        let known = self.state.providers.get(provider);
+        let looking = known.is_some_and(|known| known.first_look != FirstLook::Done);
+        if !looking && !self.is_swept_with(provider, asked) {
+            // Nobody waits for it any more: it may be older than what was judged since.
+            let passed_over = answer.map_or(0, |inventory| inventory.entries.len());
+            return Findings {
+                passed_over,
+                ..Findings::default()
+            };
+        }
         match answer {
-            Ok(inventory) => {
+            Ok(inventory) if looking => {
                 let findings = self.judge(provider, asked, asked_at, &inventory, now);
                 self.looked(provider, asked_at, inventory.entries.len(), now);
                 findings
             }
+            Ok(inventory) => self.judge_sweep(provider, (asked, asked_at), &inventory, now),
             Err(error) => {
+                if let FailureKind::Throttled { retry_after } = error.kind {
+                    let resume_at = after(now, throttle_wait(&self.policy, retry_after));
+                    let signal = PaceSignal::Throttled {
+                        dispatched_at: asked_at,
+                        resume_at: resume_at.unwrap_or(Timestamp::MAX),
+                    };
+                    self.signal(provider, Some(signal), now);
+                }
                 self.look_lost(provider, &error, now);
                 Findings::default()
             }
@@ -83,21 +106,29 @@ impl ClusterDriver {
     /// A question will not be answered: it is asked again with backoff. Nothing is concluded.
     pub fn look_lost(&mut self, provider: &ProviderKind, error: &EffectError, now: Timestamp) {
         let Self { state, policy, .. } = self;
-        let look = state
-            .providers
-            .get_mut(provider)
-            .and_then(|known| known.first_look.look_mut());
-        if look.is_some_and(|look| look.failed(error.reason.clone(), &state.run_id, policy, now)) {
-            let (provider, error) = (provider.clone(), Some(error.reason.clone()));
-            self.event(
-                now,
-                EventKind::Looked {
+        self.index.left.remove(provider);
+        let Some(known) = state.providers.get_mut(provider) else {
+            return;
+        };
+        let (run, provider, reason) = (&state.run_id, provider.clone(), Some(error.reason.clone()));
+        let event = match (&mut known.first_look, &mut known.sweep) {
+            (FirstLook::Due(look), _) => look.failed(error, run, policy, now).then_some(EventKind::Looked {
+                provider,
+                found: 0,
+                done: false,
+                error: reason,
+            }),
+            (FirstLook::Done, Some(sweep)) => {
+                sweep.failed(error, run, policy, now).then_some(EventKind::Swept {
                     provider,
-                    found: 0,
-                    done: false,
-                    error,
-                },
-            );
+                    findings: Findings::default(),
+                    error: reason,
+                })
+            }
+            (FirstLook::Done, None) => None,
+        };
+        if let Some(event) = event {
+            self.event(now, event);
         }
     }
 
@@ -154,7 +185,11 @@ impl ClusterDriver {
         inventory: &Inventory,
         now: Timestamp,
     ) -> Findings {
-        let mut findings = Findings::default();
+        let mut findings = Findings {
+            listed: inventory.entries.len(),
+            ..Findings::default()
+        };
+        self.index.left.remove(provider);
         let ours = inventory
             .entries
             .iter()
@@ -169,16 +204,11 @@ impl ClusterDriver {
                 &entry.lease.id,
             )
         });
-        let looking = self
-            .state
-            .providers
-            .get(provider)
-            .is_some_and(|state| state.first_look != FirstLook::Done);
         let mut taken = None;
         for entry in ours {
             self.state.seen_attempt(entry.identity.attempt);
             let node = &entry.identity.node;
-            if looking && self.judge_entry(provider, (asked, asked_at), entry, taken, now, &mut findings) {
+            if self.judge_entry(provider, (asked, asked_at), entry, taken, now, &mut findings) {
                 taken = Some(node);
             }
         }
@@ -240,22 +270,27 @@ impl ClusterDriver {
             return false;
         }
         if waits_for_one {
-            // Somebody's answer was lost: the look-up that follows settles whose it is.
             let slot = self.state.nodes.slot(&identity.node).expect("it holds a node");
-            self.change(slot, |node, _, _| {
-                let operation = OperationId {
-                    attempt: node.attempt,
-                    sequence: node.next_sequence - 1,
-                };
-                let ended = Some(asked_at);
-                node.retry.create = Some(RememberedCall { operation, ended });
-            });
-            findings.passed_over += 1;
+            self.remember_create(slot, asked_at);
+            findings.unrecorded += 1;
             return false;
         }
         self.record_orphan(key, entry.lease.clone(), asked_at, now);
         findings.orphans += 1;
         false
+    }
+
+    /// A resource of a current attempt was listed that records no lease: somebody's answer was wrong. It is
+    /// remembered as an ambiguous create, so that the look-up which follows settles whose it is.
+    pub(super) fn remember_create(&mut self, slot: Slot, asked_at: Timestamp) {
+        self.change(slot, |node, _, _| {
+            let operation = OperationId {
+                attempt: node.attempt,
+                sequence: node.next_sequence - 1,
+            };
+            let ended = Some(asked_at);
+            node.retry.create = Some(RememberedCall { operation, ended });
+        });
     }
 
     /// Takes a machine that nobody knew of in as its slot's node, to be taken down past every gate.

@@ -125,6 +125,7 @@ impl ClusterDriver {
                 node: key.node.clone(),
                 attempt: key.attempt,
                 lease: key.lease.clone(),
+                surplus,
             },
         );
         self.state.orphans.insert(key.clone(), orphan);
@@ -155,6 +156,7 @@ impl ClusterDriver {
                 node.next_sequence = node.next_sequence.max(orphan.next_sequence);
             });
         }
+        self.index.note_left(key.attempt);
         if slot.is_none() && self.orphan_keys(&key.node, key.attempt).is_empty() {
             self.retired.push(key.attempt);
         }
@@ -163,6 +165,7 @@ impl ClusterDriver {
     /// An attempt is retired: its sequence goes on in its orphans, which are no surplus any more.
     pub(super) fn hand_to_orphans(&mut self, node: &LogicalNodeId, attempt: NodeAttemptId, sequence: u32) {
         let keys = self.orphan_keys(node, attempt);
+        self.index.note_left(attempt);
         if keys.is_empty() {
             self.retired.push(attempt);
         }

@@ -105,6 +105,8 @@ fn node_restored(node: &mut ManagedNode, policy: &Policy, now: Timestamp) {
         call.ended = call.ended.or(ended);
     }
     node.retry.waiting_since = None;
+    // What was asked in between is not known, so the row of questions that missed it is not one any more.
+    node.missing_since = None;
     let session = node.active_bootstrap.take();
     if node.lease.is_none() {
         node.retry.start = None;

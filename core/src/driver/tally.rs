@@ -41,6 +41,10 @@ impl Share {
         }
     }
 
+    pub(super) fn is_halted(self) -> bool {
+        self.halted
+    }
+
     /// Whether the slot holds back starts, and stops.
     pub(super) fn holds_back(self) -> [bool; 2] {
         [self.lacking, self.going]

@@ -50,6 +50,7 @@ struct Late {
 struct Books {
     replies: VecDeque<Reply>,
     listings: VecDeque<Listing>,
+    listed: Option<Listing>,
     cursed: BTreeMap<LogicalNodeId, Reply>,
     late: Vec<Late>,
     at_work: BTreeMap<NodeAttemptId, OperationId>,
@@ -269,7 +270,15 @@ impl Control {
     }
 
     pub(super) fn next_listing(&self) -> Listing {
-        self.books().listings.pop_front().unwrap_or(Listing::Full)
+        let mut books = self.books();
+        let listing = books.listings.pop_front().unwrap_or(Listing::Full);
+        books.listed = Some(listing);
+        listing
+    }
+
+    /// How the last inventory was answered.
+    pub fn last_listing(&self) -> Option<Listing> {
+        self.books().listed
     }
 
     /// Whether look-ups and lists show what this attempt made. Which share of the visibility that takes

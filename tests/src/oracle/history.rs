@@ -8,6 +8,7 @@ use nodewright_core::effect::{Command, CommandKind, Outcome, PlannedEffect};
 use nodewright_core::facts::LeaseId;
 use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
 use nodewright_core::node::PendingOperation;
+use nodewright_core::orphan::OrphanKey;
 use nodewright_core::policy::Policy;
 use nodewright_core::state::ClusterState;
 
@@ -30,6 +31,10 @@ pub(crate) struct History {
     taken: BTreeMap<LogicalNodeId, u64>,
     /// Every resource that ever lived, by whose it was.
     resources: BTreeMap<(ProviderKind, AttemptIdentity), BTreeSet<String>>,
+    /// The first answer of the row that misses the machine of an attempt.
+    pub(super) missed: BTreeMap<(ProviderKind, NodeAttemptId), Timestamp>,
+    /// The first answer of the row that shows a resource which no node owns.
+    pub(super) shown: BTreeMap<OrphanKey, Timestamp>,
 }
 
 /// The operation that the state holds as pending.
@@ -48,6 +53,8 @@ impl History {
         self.dispatched.clear();
         self.sent.clear();
         self.told.clear();
+        self.missed.clear();
+        self.shown.clear();
     }
 
     /// A process goes on with this state.
@@ -70,6 +77,11 @@ impl History {
         let attempts = attempts.map(|(_, identity)| (identity.attempt, identity.node.clone()));
         self.attempts = attempts.collect();
         self.resources = told;
+    }
+
+    /// A resource was deleted by hand.
+    pub(crate) fn vanished(&mut self, provider: &ProviderKind, identity: &AttemptIdentity) {
+        self.resources.remove(&(provider.clone(), identity.clone()));
     }
 
     /// From now on nothing goes wrong.

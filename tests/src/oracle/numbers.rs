@@ -1,5 +1,8 @@
 //! The kept numbers are what counting gives.
 
+use std::collections::BTreeMap;
+
+use nodewright_core::id::GroupId;
 use nodewright_core::node::{Intent, ManagedNode, Stage};
 
 use super::{Broken, demand};
@@ -49,6 +52,16 @@ impl<S: Subject> Sim<S> {
             summary.stages == stages,
             "summary says {:?}, and there are {stages:?}",
             summary.stages
+        );
+        let mut halted: BTreeMap<GroupId, u64> = BTreeMap::new();
+        for (id, _) in state.nodes.iter().filter(|(_, node)| node.retry.halted.is_some()) {
+            *halted.entry(id.group).or_default() += 1;
+        }
+        let degraded = summary.degraded.iter();
+        let degraded: BTreeMap<_, _> = degraded.map(|one| (one.group.clone(), one.halted)).collect();
+        demand!(
+            degraded == halted,
+            "summary says {degraded:?} are degraded, and {halted:?} are"
         );
         let satisfied = desired.expand().all(|spec| {
             state.nodes.get(&spec.id).is_some_and(|node| {

@@ -6,12 +6,13 @@ use nodewright_core::driver::DueOperation;
 use nodewright_core::effect::{EffectBackend, EffectError, Outcome};
 use nodewright_core::facts::BootstrapStage;
 use nodewright_core::id::{AttemptIdentity, ProviderKind};
+use nodewright_core::inventory::FirstLook;
 use nodewright_core::ledger::{Completion, Expiry};
 use nodewright_core::observation::{Folded, Observation};
 
 use super::{Live, News, Running, Sim};
 use crate::Chooser;
-use crate::oracle::Broken;
+use crate::oracle::{Answered, Broken};
 use crate::subject::{Aborts, Pump, Subject};
 use crate::wrong::Slip;
 
@@ -82,7 +83,7 @@ impl<S: Subject> Sim<S> {
             Piece::Call(place) => self.step_call(place),
             Piece::News(place) => self.deliver(place).map(|()| true),
             Piece::Session(place) => Ok(self.poll_session(place)),
-            Piece::Look(place) => Ok(self.answer_look(place)),
+            Piece::Look(place) => self.answer_look(place).map(|()| true),
         }
     }
 
@@ -324,17 +325,31 @@ impl<S: Subject> Sim<S> {
     }
 
     /// Answers a look.
-    fn answer_look(&mut self, place: usize) -> bool {
+    fn answer_look(&mut self, place: usize) -> Result<(), Broken> {
         let (look, asked_at) = self.looks.remove(place);
         let backend = self.providers[&look.provider].backend.clone();
         let run = self.shape.run_id.clone();
         let answer = self.pump.finish(async move { backend.list_leases(&run).await });
         let answer = answer.unwrap_or_else(|| Err(EffectError::ambiguous("it waits")));
         let answer = self.slip_at_list(&look.provider, answer);
+        let before = self.driver.state().clone();
         let findings = self
             .driver
             .inventory(&look.provider, look.asked, asked_at, answer.clone(), self.now);
         self.note(|| format!("look at {} answered: {findings:?} {answer:?}", look.provider));
-        true
+        if before.providers[&look.provider].first_look != FirstLook::Done {
+            return Ok(());
+        }
+        if answer.is_ok() && findings.is_as_known() {
+            self.unswept.remove(&look.provider);
+        } else {
+            self.unswept.insert(look.provider.clone());
+        }
+        self.check_sweep(&Answered {
+            look: &look,
+            asked_at,
+            answer: &answer,
+            before: &before,
+        })
     }
 }

@@ -136,6 +136,7 @@ impl<S: Subject> Sim<S> {
             | Input::HandOff(number)
             | Input::Lose(number)
             | Input::Kill(number)
+            | Input::Vanish(number)
             | Input::Retry(number)
             | Input::Replace(number)
             | Input::Forge(number) => {
@@ -191,6 +192,10 @@ impl<S: Subject> Sim<S> {
                 self.kill(node, attempt);
                 return Ok(());
             }
+            Input::Vanish(_) => {
+                self.vanish(node, attempt);
+                return Ok(());
+            }
             Input::Retry(_) => {
                 self.driver.retry(node);
                 return Ok(());
@@ -213,6 +218,22 @@ impl<S: Subject> Sim<S> {
         };
         let _ = self.observe(node, attempt, &observed)?;
         Ok(())
+    }
+
+    /// The machine of an attempt is deleted by hand, and nobody is told.
+    fn vanish(&mut self, node: &LogicalNodeId, attempt: NodeAttemptId) {
+        let identity = AttemptIdentity {
+            run: self.shape.run_id.clone(),
+            node: node.clone(),
+            attempt,
+        };
+        self.stirred = true;
+        for (kind, provider) in &self.providers {
+            if provider.subject.vanish(&identity) {
+                // Its attempt may make another one: that it once had this one is nobody's fault.
+                self.history.vanished(kind, &identity);
+            }
+        }
     }
 
     /// The machine of an attempt dies, and its loss is told later.

@@ -30,16 +30,26 @@ impl<S: Subject> Sim<S> {
         let mut chooser = Chooser::new(self.call_count() as u64);
         let mut releases = 3;
         self.history.faults_end();
+        self.unswept = self.providers.keys().cloned().collect();
         self.drive()?;
         loop {
             self.quiesce(&mut chooser)?;
-            match self.next_moment() {
+            match self.next_step() {
                 // What is halted is somebody's to release; what was under way may halt a slot once more.
                 None if releases > 0 && self.release_halted() => {
                     releases -= 1;
                     self.history.faults_end();
                     self.drive()?;
                 }
+                // What was killed or deleted unseen, and what nobody owns, is found by sweeps: until one finds nothing.
+                None if !self.unswept.is_empty() => match self.driver.sweep_at().filter(|at| *at <= end) {
+                    Some(at) => self.advance_to(at)?,
+                    None => {
+                        let unswept = &self.unswept;
+                        let what = format!("G28: {unswept:?} still finds something, or is never swept");
+                        return Err(Broken(format!("{what}: {}", self.describe())));
+                    }
+                },
                 None => break,
                 Some(next) if next > end => {
                     let late = self.driver.is_converged() && self.driver.requeue_at() == Some(next);

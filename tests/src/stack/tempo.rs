@@ -76,6 +76,8 @@ impl Tempo {
             &mut policy.join_grace,
             &mut policy.max_throttle,
             &mut policy.abort_grace,
+            &mut policy.sweep_interval,
+            &mut policy.mass_loss_hold,
         ] {
             *time = (*time / FASTER).max(Duration::from_millis(20));
         }

@@ -31,6 +31,10 @@ impl Subject for Memory {
     fn kill(&self, identity: &AttemptIdentity) -> bool {
         self.0.kill(identity)
     }
+
+    fn vanish(&self, identity: &AttemptIdentity) -> bool {
+        self.0.vanish(identity)
+    }
 }
 
 /// A plugin in memory, lifted to the provider seam.
@@ -55,6 +59,10 @@ impl Subject for Plugin {
 
     fn kill(&self, identity: &AttemptIdentity) -> bool {
         self.0.kill(identity)
+    }
+
+    fn vanish(&self, identity: &AttemptIdentity) -> bool {
+        self.0.vanish(identity)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodewright_backends::process::{ProcessBackend, ProcessConfig, census};
-use nodewright_core::effect::{Call, Cancel, EffectBackend, Inventory};
+use nodewright_core::effect::{Call, Cancel, EffectBackend, Inventory, InventoryEntry};
 use nodewright_core::id::{AttemptIdentity, OperationId};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -40,6 +40,19 @@ impl Process {
         // Its agents end when they are asked to: nobody has to wait for one that would not.
         config.term_grace = Duration::from_millis(200);
         ProcessBackend::open(config).expect("a temporary directory can be used")
+    }
+
+    fn take_down(&self, entry: InventoryEntry) {
+        let call = Call {
+            operation: OperationId {
+                attempt: entry.identity.attempt,
+                sequence: u32::MAX,
+            },
+            identity: entry.identity,
+            cancel: Cancel::new(),
+        };
+        let ended = self.outside.destroy_lease(&call, &entry.lease);
+        let _ = self.runtime.block_on(ended);
     }
 
     fn list(&self) -> Inventory {
@@ -95,6 +108,16 @@ impl Subject for Process {
         killed.expect("own processes may be signalled")
     }
 
+    /// Somebody else takes it down: the machine is gone, with its directory and its processes.
+    fn vanish(&self, identity: &AttemptIdentity) -> bool {
+        let mut entries = self.list().entries.into_iter();
+        let Some(entry) = entries.find(|entry| entry.identity == *identity) else {
+            return false;
+        };
+        self.take_down(entry);
+        true
+    }
+
     fn pump(&self) -> Pump {
         Pump::Tokio(self.runtime.clone())
     }
@@ -103,16 +126,7 @@ impl Subject for Process {
 impl Drop for Process {
     fn drop(&mut self) {
         for entry in self.list().entries {
-            let call = Call {
-                operation: OperationId {
-                    attempt: entry.identity.attempt,
-                    sequence: u32::MAX,
-                },
-                identity: entry.identity,
-                cancel: Cancel::new(),
-            };
-            let ended = self.outside.destroy_lease(&call, &entry.lease);
-            let _ = self.runtime.block_on(ended);
+            self.take_down(entry);
         }
     }
 }

@@ -139,9 +139,10 @@ fn input(theme: Theme) -> BoxedStrategy<Input> {
             4 => MANY.prop_map(Input::Repeat),
             1 => MANY.prop_map(Input::Mislay),
             2 => MANY.prop_map(Input::Kill),
+            2 => MANY.prop_map(Input::Vanish),
             2 => part.prop_map(Input::Crash),
         ];
-        all.push((24, faults.boxed()));
+        all.push((26, faults.boxed()));
     }
     if theme.meddling {
         let meddling = prop_oneof![

@@ -65,6 +65,10 @@ impl<S: Subject, F: Flaw> Subject for Wrong<S, F> {
         self.subject.kill(identity)
     }
 
+    fn vanish(&self, identity: &AttemptIdentity) -> bool {
+        self.subject.vanish(identity)
+    }
+
     fn pump(&self) -> Pump {
         self.subject.pump()
     }

@@ -56,6 +56,10 @@ impl Subject for Erased {
         self.0.kill(identity)
     }
 
+    fn vanish(&self, identity: &AttemptIdentity) -> bool {
+        self.0.vanish(identity)
+    }
+
     fn pump(&self) -> Pump {
         self.0.pump()
     }
@@ -66,6 +70,7 @@ trait AnySubject {
     fn open(&self) -> Arc<dyn AnyBackend>;
     fn living(&self) -> Vec<Living>;
     fn kill(&self, identity: &AttemptIdentity) -> bool;
+    fn vanish(&self, identity: &AttemptIdentity) -> bool;
     fn pump(&self) -> Pump;
     fn name(&self) -> &'static str;
 }
@@ -81,6 +86,10 @@ impl<S: Subject> AnySubject for S {
 
     fn kill(&self, identity: &AttemptIdentity) -> bool {
         Subject::kill(self, identity)
+    }
+
+    fn vanish(&self, identity: &AttemptIdentity) -> bool {
+        Subject::vanish(self, identity)
     }
 
     fn pump(&self) -> Pump {

@@ -224,7 +224,9 @@ fn is_for_people(event: &EventKind) -> bool {
             | EventKind::NodeFaulty { .. }
             | EventKind::MachineFound { .. }
             | EventKind::OrphanFound { .. }
+            | EventKind::MachineMoved { .. }
             | EventKind::Looked { error: Some(_), .. }
+            | EventKind::Swept { error: Some(_), .. }
             | EventKind::AttemptsExhausted
     )
 }
