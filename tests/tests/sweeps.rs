@@ -612,7 +612,7 @@ fn a_sweep_that_is_asked_for_during_another_one_follows_it() {
 /// G3: sweeps are no moment that a converged run waits for.
 #[test]
 fn a_sweep_is_no_moment_that_a_plan_waits_for() {
-    let mut run = ready(1);
+    let run = ready(1);
     assert_eq!(run.driver.requeue_at(), None);
     assert_eq!(run.driver.sweep_at(), Some(after(run.now, INTERVAL)));
 }
