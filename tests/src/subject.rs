@@ -61,6 +61,9 @@ pub enum Pump {
 /// How long something real may take. Whoever takes longer hangs.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
+/// How often what needs nothing but being polled is polled. Whoever is still not done hangs.
+const POLLS: usize = 16;
+
 impl Pump {
     /// Runs a future to its end, or until it waits for what only the trace can bring.
     pub(crate) fn poll<T>(&self, future: &mut BoxFuture<'static, T>, waits: impl Fn() -> bool) -> Option<T> {
@@ -85,7 +88,10 @@ impl Pump {
     /// Runs a future to its end, whatever that takes; none if it does not end by itself.
     pub(crate) fn finish<T>(&self, future: impl Future<Output = T> + Send) -> Option<T> {
         match self {
-            Self::Inline => future.now_or_never(),
+            Self::Inline => {
+                let mut future = std::pin::pin!(future);
+                (0..POLLS).find_map(|_| future.as_mut().now_or_never())
+            }
             Self::Tokio(runtime) => {
                 runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.ok() })
             }

@@ -1,7 +1,7 @@
 //! What a person sees who runs the program on a terminal.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::num::NonZeroU16;
 use std::path::Path;
@@ -36,7 +36,7 @@ struct OnTerminal {
 }
 
 impl OnTerminal {
-    fn start(shape: &Path, state: &World, options: &[&str], colour: bool) -> Self {
+    fn start(world: &World, options: &[&str], colour: bool) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).unwrap();
         grantpt(&master).unwrap();
@@ -55,9 +55,7 @@ impl OnTerminal {
         let line = || ioctl_tiocgptpeer(&master, flags).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_fleet"));
         command
-            .arg(shape)
-            .arg("--state-dir")
-            .arg(state.path().join(".nodewright"))
+            .arg(world.shape())
             .args(options)
             .env("TERM", "xterm-256color")
             .env_remove("NO_COLOR")
@@ -167,9 +165,9 @@ fn bars(frame: &str) -> usize {
 
 #[test]
 fn the_table_shows_how_all_become_ready_in_lines_that_fit_and_is_gone_in_the_end() {
-    let world = World::without_shape();
     let shape = Path::new(env!("CARGO_MANIFEST_DIR")).join("shapes/small.toml");
-    let mut terminal = OnTerminal::start(&shape, &world, &["--once"], false);
+    let world = World::new(fs::read(shape).unwrap());
+    let mut terminal = OnTerminal::start(&world, &["--once"], false);
     let table = "██ 3/3 ready, generation 1\n3 dormant\nworkers  3/3 ready";
     let reached = terminal.until("convergence", |frame| {
         frame.contains("generation 1 is reached") && frame.contains(table)
@@ -202,7 +200,7 @@ fn a_typed_command_is_obeyed_and_leaves_no_second_table() {
     // Slow enough to be seen.
     let slow = group("workers", 3, r#"sleep 1; exec "$FLEET" agent"#);
     let world = World::new(slow);
-    let mut terminal = OnTerminal::start(&world.shape(), &world, &["--commands"], true);
+    let mut terminal = OnTerminal::start(&world, &["--commands"], true);
     terminal.until("convergence", |frame| frame.contains("3/3 ready, generation 1"));
     terminal.keys.write_all(b"replace workers-1\n").unwrap();
     terminal.until("an answer", |frame| {
@@ -226,7 +224,7 @@ fn an_idle_fleet_on_a_terminal_wakes_up_for_nothing() {
     // A window of time is what is measured here, and nothing else is waited for.
     const WINDOW: Duration = Duration::from_secs(10);
     let world = World::new(workers(20));
-    let mut terminal = OnTerminal::start(&world.shape(), &world, &[], true);
+    let mut terminal = OnTerminal::start(&world, &[], true);
     terminal.until("convergence", |frame| frame.contains("generation 1 is reached"));
     // What follows on the convergence dies away first.
     thread::sleep(WINDOW / 5);
@@ -242,7 +240,7 @@ fn an_idle_fleet_on_a_terminal_wakes_up_for_nothing() {
 fn a_machine_that_never_joins_is_shown_with_what_it_waits_for_while_nothing_happens() {
     let never = group("hostile", 1, r#"exec "$FLEET" agent --never-join"#);
     let world = World::new(workers(2) + &never);
-    let mut terminal = OnTerminal::start(&world.shape(), &world, &[], true);
+    let mut terminal = OnTerminal::start(&world, &[], true);
     let row = |frame: &str| {
         let rows = frame.lines().filter(|line| line.starts_with("hostile-0 "));
         rows.map(str::to_owned)
