@@ -119,6 +119,18 @@ impl Pace {
         }
     }
 
+    /// Takes moments back that lie further ahead than a provider can have asked for: the clock was set back since.
+    pub(crate) fn bound(&mut self, now: Timestamp, latest: Timestamp) {
+        self.halved_at = self.halved_at.map(|at| at.min(now));
+        self.not_before = self.not_before.map(|at| at.min(latest));
+        let burst = self.config.rate.map_or(1, |rate| rate.burst.get());
+        let owed = self.interval().map(|interval| interval.saturating_mul(burst));
+        let owed = owed.and_then(|owed| now.checked_add(owed).ok());
+        if let Some(owed) = owed {
+            self.next_due = self.next_due.map(|due| due.min(owed));
+        }
+    }
+
     /// A call succeeded: one place more, up to the configured number.
     pub(crate) fn succeeded(&mut self, now: Timestamp) {
         let more = self.places.saturating_add(1);
