@@ -160,10 +160,11 @@ impl Print<'_> {
             pass,
             nodes,
             providers,
+            depends_on,
             departed,
             orphans,
         } = state;
-        (next_attempt_id, providers, departed).hash(self.hasher);
+        (next_attempt_id, providers, depends_on, departed).hash(self.hasher);
         for (id, node) in nodes.iter() {
             id.hash(self.hasher);
             self.node(node, *pass);
