@@ -131,7 +131,7 @@ impl Host {
                 identity: record.identity.clone(),
                 lease: record.facts(),
                 endpoint: Some(place.endpoint()),
-                alive: met.is_some_and(|machine| !machine.holder.has_ended()),
+                alive: met.is_some_and(|machine| machine.is_alive()),
             });
             listed.insert(place.directory);
         }

@@ -12,6 +12,10 @@ pub(crate) struct Tally {
     pub(crate) created: u64,
     pub(crate) replaced: u64,
     pub(crate) destroyed: u64,
+    /// Attempts whose machine was lost.
+    pub(crate) lost: u64,
+    /// Machines that no slot owned.
+    pub(crate) orphans: u64,
     /// Events that came too fast to be counted.
     pub(crate) missed: u64,
     /// The attempts that hold a machine.
@@ -40,6 +44,8 @@ impl Tally {
                 self.holding.insert(*attempt);
             }
             EventKind::Restarted { .. } => self.replaced += 1,
+            EventKind::AttemptFailed { lost: true, .. } => self.lost += 1,
+            EventKind::OrphanFound { .. } => self.orphans += 1,
             EventKind::OrphanGone { .. } => self.destroyed += 1,
             _ => {}
         }
@@ -84,6 +90,29 @@ mod tests {
     fn an_attempt_that_never_held_a_machine_made_and_destroyed_none() {
         let life = [reached(1, Stage::LeaseRequested), reached(1, Stage::Destroyed)];
         assert_eq!(counted(Tally::default(), &life), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_lost_machine_and_one_that_nobody_owns_are_counted_and_another_failure_is_not() {
+        let (node, attempt) = ("w-0".parse().unwrap(), NodeAttemptId::new(1));
+        let failed = |lost| EventKind::AttemptFailed {
+            node: "w-0".parse().unwrap(),
+            attempt,
+            reason: "a reason".into(),
+            lost,
+            restart_at: None,
+        };
+        let orphan = EventKind::OrphanFound {
+            node,
+            attempt,
+            lease: LeaseId::new("l"),
+            surplus: false,
+        };
+        let mut tally = Tally::default();
+        for event in [failed(true), failed(false), orphan] {
+            tally.count(&event);
+        }
+        assert_eq!((tally.lost, tally.orphans), (1, 1));
     }
 
     #[test]
