@@ -19,7 +19,7 @@ pub(crate) struct Summary {
     pub(crate) created: u64,
     /// Machines that were taken down.
     pub(crate) destroyed: u64,
-    /// Machines that were lost: told by the watch, or found dead or gone by a sweep.
+    /// Machines that were lost after they had been ready: told by the watch, or found dead or gone by a sweep.
     pub(crate) lost: u64,
     /// Machines that were found and that no slot owned.
     pub(crate) orphans: u64,

@@ -333,10 +333,10 @@ async fn detach(goal: &Goal, because: &str, detached: &Detached) -> bool {
     true
 }
 
-/// The attempts of a state that hold a machine.
-fn holding(state: &ClusterState) -> impl Iterator<Item = NodeAttemptId> {
+/// The attempts of a state that hold a machine, each with whether it is ready.
+fn holding(state: &ClusterState) -> impl Iterator<Item = (NodeAttemptId, bool)> {
     let nodes = state.nodes.iter().filter(|(_, node)| node.lease.is_some());
-    nodes.map(|(_, node)| node.attempt)
+    nodes.map(|(_, node)| (node.attempt, node.ready))
 }
 
 async fn until(moment: Option<Instant>) {
