@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 
 use jiff::Timestamp;
-use nodewright::effect::{EffectBackend as _, InventoryEntry};
+use nodewright::effect::EffectBackend as _;
 use nodewright::facts::CreatedLease;
 use nodewright::id::{AttemptIdentity, NodeAttemptId, RunId};
 use nodewright::template::{BootSpec, LogicalNodeSpec, NodeShape, NodeTemplate, SwarmJoinSpec, Template};
@@ -238,7 +238,7 @@ fn g16_a_slot_that_always_fails_is_halted_at_its_limit_until_somebody_asks() {
 #[test]
 fn g28_what_is_of_another_run_or_of_nobody_is_never_touched() {
     let world = World::new(exclusive(2));
-    let (foreign, mut nobodys) = (Foreign::beside(&world), Nobodys::beside(&world));
+    let (foreign, mut nobodys) = (Stranger::beside(&world, "other", 1), Nobodys::beside(&world));
     let mut fleet = world.fleet(["--sweep", "0.3", "--commands"]);
     fleet.until_converged(1);
     Killed::All.kill(&world, "workers-0");
@@ -250,24 +250,88 @@ fn g28_what_is_of_another_run_or_of_nobody_is_never_touched() {
     assert_eq!(ended.count("orphan-found"), 0);
     let listed = |line: &&Value| line["event"] == "swept" && line["findings"]["listed"].as_u64() > Some(2);
     assert_eq!(ended.heard.iter().filter(listed).count(), 0);
-    foreign.assert_is_there();
+    assert_eq!(foreign.listed(), [true]);
+    assert_eq!(census(&foreign.state, &foreign.run).unwrap().len(), 1);
     nobodys.assert_is_there();
 }
 
-/// A machine of another run, in the same state directory, for a slot and an attempt that this run has, too.
-struct Foreign {
+#[test]
+fn g28_a_machine_that_nobody_owns_is_told_after_two_sweeps_and_ended() {
+    let world = World::new(exclusive(2));
+    let mut fleet = world.fleet(["--sweep", "0.5"]);
+    fleet.until_converged(1);
+    // As a create that came through long after everybody had given it up.
+    let stray = Stranger::beside(&world, "demo", 77);
+    fleet.until("a suspect", |line| line["findings"]["suspects"] == 1);
+    let found = fleet.until_event("orphan-found");
+    assert_eq!(
+        (&found["node"], &found["attempt"], &found["surplus"]),
+        (&"workers-0".into(), &"77".into(), &false.into())
+    );
+    assert_eq!(found["lease"], stray.created.lease.id.as_str());
+    fleet.until_event("orphan-gone");
+    assert_eq!(stray.listed(), [false; 0]);
+    let ended = ended(fleet);
+    let summary = ended.summary();
+    assert_eq!((&summary["orphans"], &summary["lost"]), (&1.into(), &0.into()));
+    assert_eq!(
+        (&summary["created"], &summary["destroyed"]),
+        (&2.into(), &3.into())
+    );
+}
+
+#[test]
+fn g28_while_sweeps_fail_nothing_is_concluded_and_that_is_told_until_one_is_answered() {
+    let world = World::new(exclusive(2));
+    let mut fleet = world.fleet(["--no-watch", "--sweep", "0.5", "--commands"]);
+    fleet.until_converged(1);
+    // What should be a file is none: the machines cannot be listed.
+    let broken = world
+        .state()
+        .join("machines")
+        .join("broken")
+        .join("identity.json");
+    fs::create_dir_all(&broken).unwrap();
+    fleet.until("a failure", |line| {
+        line["event"] == "swept" && line["error"].is_string()
+    });
+    Killed::All.kill(&world, "workers-0");
+    let told = fleet.until_event("provider");
+    assert!(
+        told["look_error"]
+            .as_str()
+            .unwrap()
+            .contains("listing the machines"),
+        "{told}"
+    );
+    fleet.say("sweep");
+    let done = fleet.until_event("command-done");
+    assert_eq!(done["done"], false);
+    assert!(done["providers"]["process"]["error"].is_string(), "{done}");
+    assert!(fleet.heard.iter().all(|line| line["event"] != "attempt-failed"));
+    fs::remove_dir_all(broken.parent().unwrap()).unwrap();
+    fleet.until("the loss", |line| lost(line, "workers-0"));
+    let usual = fleet.until_event("provider");
+    assert_eq!(usual["look_error"], Value::Null);
+    fleet.until("another one", |line| ready(line, "workers-0"));
+    ended(fleet);
+}
+
+/// A machine that was not made by the fleet that runs here.
+struct Stranger {
     state: PathBuf,
     run: RunId,
     created: CreatedLease,
 }
 
-impl Foreign {
-    fn beside(world: &World) -> Self {
-        let run: RunId = "other".parse().unwrap();
+impl Stranger {
+    /// One of this run, in the same state directory, for a slot that the fleet's run has, too.
+    fn beside(world: &World, run: &str, attempt: u64) -> Self {
+        let run: RunId = run.parse().unwrap();
         let identity = AttemptIdentity {
             run: run.clone(),
             node: "workers-0".parse().unwrap(),
-            attempt: NodeAttemptId::FIRST,
+            attempt: NodeAttemptId::new(attempt),
         };
         let spec = LogicalNodeSpec {
             id: identity.node.clone(),
@@ -287,19 +351,19 @@ impl Foreign {
         Self { state, run, created }
     }
 
-    fn assert_is_there(&self) {
+    /// Whether it is listed of its run, and alive.
+    fn listed(&self) -> Vec<bool> {
         let listed = Runtime::new().unwrap().block_on(async {
             let backend = ProcessBackend::open(ProcessConfig::new(&self.state)).unwrap();
             backend.list_leases(&self.run).await.unwrap()
         });
-        let alive = |entry: &InventoryEntry| (entry.lease.id.clone(), entry.alive);
-        let alive: Vec<_> = listed.entries.iter().map(alive).collect();
-        assert_eq!(alive, [(self.created.lease.id.clone(), true)]);
-        assert_eq!(census(&self.state, &self.run).unwrap().len(), 1);
+        let mut entries = listed.entries;
+        entries.retain(|entry| entry.lease.id == self.created.lease.id);
+        entries.iter().map(|entry| entry.alive).collect()
     }
 }
 
-impl Drop for Foreign {
+impl Drop for Stranger {
     fn drop(&mut self) {
         end_all(&self.state, &self.run);
     }
