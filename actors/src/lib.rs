@@ -39,7 +39,7 @@ pub use cluster::{Cluster, SpawnError, Stopped};
 pub use config::Config;
 pub use events::{Events, Heard};
 pub use nodewright_core::{
-    NodeError, NodeFault, bootstrap, decide, desired, driver, effect, event, facts, gate, graph, id,
+    NodeError, NodeFault, backoff, bootstrap, decide, desired, driver, effect, event, facts, gate, graph, id,
     inventory, ledger, node, observation, orphan, pace, plan, policy, shape, state, status, template, timing,
     workflow,
 };

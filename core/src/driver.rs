@@ -220,7 +220,7 @@ impl ClusterDriver {
         let Some(signal) = signal else { return };
         if let Some(provider) = self.state.providers.get_mut(provider) {
             match signal {
-                PaceSignal::Succeeded => provider.pace.succeeded(),
+                PaceSignal::Succeeded => provider.pace.succeeded(now),
                 PaceSignal::Throttled {
                     dispatched_at,
                     resume_at,

@@ -119,17 +119,45 @@ impl Pace {
         }
     }
 
+    /// Takes moments back that lie further ahead than a provider can have asked for: the clock was set back since.
+    pub(crate) fn bound(&mut self, now: Timestamp, latest: Timestamp) {
+        self.halved_at = self.halved_at.map(|at| at.min(now));
+        self.not_before = self.not_before.map(|at| at.min(latest));
+        let burst = self.config.rate.map_or(1, |rate| rate.burst.get());
+        let owed = self.interval().map(|interval| interval.saturating_mul(burst));
+        let owed = owed.and_then(|owed| now.checked_add(owed).ok());
+        if let Some(owed) = owed {
+            self.next_due = self.next_due.map(|due| due.min(owed));
+        }
+    }
+
     /// A call succeeded: one place more, up to the configured number.
-    pub(crate) fn succeeded(&mut self) {
+    pub(crate) fn succeeded(&mut self, now: Timestamp) {
         let more = self.places.saturating_add(1);
-        self.places = more.min(self.config.max_in_flight);
+        self.set_places(more.min(self.config.max_in_flight), now);
+    }
+
+    /// What is owed to the rate are calls, whatever the time of each: calls that were made at a slow rate are paid
+    /// off at the rate of this moment. Otherwise a provider that has recovered would be left alone for as long as a
+    /// whole burst takes at its slowest.
+    fn set_places(&mut self, places: NonZeroU32, now: Timestamp) {
+        let before = std::mem::replace(&mut self.places, places);
+        if let Some(due) = self.next_due.filter(|due| *due > now && before != places) {
+            let owed = due.duration_since(now).unsigned_abs().as_nanos();
+            let owed = (owed * u128::from(before.get())).div_ceil(u128::from(places.get()));
+            let owed = Duration::from_nanos(u64::try_from(owed).unwrap_or(u64::MAX));
+            self.next_due = Some(now.checked_add(owed).unwrap_or(Timestamp::MAX));
+        }
     }
 
     /// The provider asked to slow down. One crowd of calls halves the pace once: a call that was dispatched
     /// before the last halving says nothing new.
     pub(crate) fn throttled(&mut self, dispatched_at: Timestamp, resume_at: Timestamp, now: Timestamp) {
         if self.halved_at.is_none_or(|halved_at| dispatched_at > halved_at) {
-            self.places = NonZeroU32::new(self.places.get() / 2).unwrap_or(NonZeroU32::MIN);
+            self.set_places(
+                NonZeroU32::new(self.places.get() / 2).unwrap_or(NonZeroU32::MIN),
+                now,
+            );
             self.halved_at = Some(now);
         }
         self.not_before = self.not_before.max(Some(resume_at));
@@ -436,9 +464,38 @@ mod tests {
         }
         assert_eq!(pace.places(), 1);
         for _ in 0..9 {
-            pace.succeeded();
+            pace.succeeded(moment(40));
         }
         assert_eq!(pace.places(), 8);
         assert_eq!(pace.interval(), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn what_is_owed_at_a_slow_rate_is_paid_off_at_the_faster_one() {
+        let rate = Rate {
+            calls: NonZeroU32::new(1).unwrap(),
+            per: Duration::from_secs(1),
+            burst: NonZeroU32::new(4).unwrap(),
+        };
+        let mut pace = Pace::new(config(8, Some(rate)));
+        for second in 0..3 {
+            pace.throttled(moment(second), moment(second), moment(second));
+        }
+        assert_eq!(
+            (pace.places(), pace.interval()),
+            (1, Some(Duration::from_secs(8)))
+        );
+        // Four calls at eight seconds each, the last of them one too soon.
+        for _ in 0..5 {
+            pace.spend(moment(10));
+        }
+        let waits = |pace: &Pace| pace.opens_at(moment(10)).unwrap().duration_since(moment(10));
+        assert_eq!(waits(&pace).as_secs(), 16);
+        for _ in 0..7 {
+            pace.succeeded(moment(10));
+        }
+        assert_eq!(waits(&pace).as_secs(), 2);
+        pace.throttled(moment(11), moment(11), moment(10));
+        assert_eq!(waits(&pace).as_secs(), 4, "and the other way");
     }
 }

@@ -14,11 +14,14 @@ use jiff::Timestamp;
 use nodewright_core::bootstrap::{StreamEvent, StreamObservation};
 use nodewright_core::driver::{ClusterDriver, EffectSink, ProviderSetup, Refused};
 use nodewright_core::effect::{
-    CallEnd, Capabilities, Command, CommandKind, Destroyed, Outcome, PlannedEffect,
+    CallEnd, Capabilities, Command, CommandKind, Destroyed, Inventory, InventoryEntry, Outcome, PlannedEffect,
 };
 use nodewright_core::facts::{AgentId, CreatedLease, Endpoint, LeaseFacts, LeaseId};
 use nodewright_core::graph::Graph;
-use nodewright_core::id::{BootstrapSessionId, GroupId, LogicalNodeId, NodeAttemptId, RunId};
+use nodewright_core::id::{
+    AttemptIdentity, BootstrapSessionId, GroupId, LogicalNodeId, NodeAttemptId, ProviderKind, RunId,
+};
+use nodewright_core::node::ManagedNode;
 use nodewright_core::observation::{Folded, Observation};
 use nodewright_core::pace::PaceConfig;
 use nodewright_core::policy::Policy;
@@ -160,7 +163,7 @@ impl World {
         let (shape, count) = (layout.shape(1), layout.nodes());
         let capabilities = Capabilities {
             visibility: Duration::ZERO,
-            inventory: false,
+            inventory: true,
             watch: false,
             abortable: true,
         };
@@ -268,6 +271,22 @@ impl World {
         self.now += Duration::from_secs(2);
         events += self.settle();
         events
+    }
+
+    /// What the provider lists of it.
+    fn listed(&self) -> Vec<InventoryEntry> {
+        let state = self.driver.state();
+        let machine = |(id, node): (LogicalNodeId, &ManagedNode)| InventoryEntry {
+            identity: AttemptIdentity {
+                run: state.run_id.clone(),
+                node: id,
+                attempt: node.attempt,
+            },
+            lease: LeaseFacts::clone(node.lease.as_ref().expect("every slot is leased")),
+            endpoint: node.endpoint.clone(),
+            alive: true,
+        };
+        state.nodes.iter().map(machine).collect()
     }
 
     fn attempt(&self, node: &LogicalNodeId) -> NodeAttemptId {
@@ -436,6 +455,37 @@ fn requeue_converged_summary_and_an_idle_pass(bencher: Bencher<'_, '_>, layout: 
         ));
         report
     });
+}
+
+/// The answer to a sweep that shows what is known, judged, up to the end of the pass that follows. Per machine.
+#[divan::bench(args = [one_group(10_000), one_group(100_000)], sample_size = 1)]
+fn judging_a_sweep(bencher: Bencher<'_, '_>, layout: Layout) {
+    let world = RefCell::new(World::converged(layout, true));
+    let entries = world.borrow().listed();
+    let provider: ProviderKind = "cloud".parse().unwrap();
+    let asked = || {
+        let world = &mut *world.borrow_mut();
+        let _ = world.driver.due_looks(world.now);
+        let _ = world.driver.sweep(world.now);
+        let look = world.driver.due_looks(world.now).remove(0);
+        world.now += Duration::from_secs(1);
+        (
+            look.asked,
+            Inventory {
+                entries: entries.clone(),
+            },
+        )
+    };
+    bencher
+        .counter(divan::counter::ItemsCount::new(layout.nodes()))
+        .with_inputs(asked)
+        .bench_local_values(|(asked, answer)| {
+            let world = &mut *world.borrow_mut();
+            let now = world.now;
+            let findings = world.driver.inventory(&provider, asked, now, Ok(answer), now);
+            assert!(findings.is_as_known() && findings.listed == entries.len());
+            world.driver.drive(now, &mut world.effects)
+        });
 }
 
 /// A slot's name, looked up: what every fold pays at the edge, for comparison.

@@ -3,10 +3,12 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use nodewright_conformance::{Chooser, Memory, Sim, SimConfig, group, shape, template};
+use jiff::SignedDuration;
+use nodewright_conformance::{ByHand, Chooser, Memory, Sim, SimConfig, group, policy, shape, template};
+use nodewright_core::effect::{CommandKind, EffectError, Outcome};
 use nodewright_core::node::Stage;
 use nodewright_core::observation::Observation;
-use nodewright_core::pace::PaceConfig;
+use nodewright_core::pace::{PaceConfig, Rate};
 
 fn converged(count: u32) -> Sim<Memory> {
     converged_with(SimConfig::default(), count)
@@ -116,4 +118,76 @@ fn a_state_that_lags_behind_never_makes_a_second_machine_for_a_slot() {
         let settled = sim.settle(Duration::from_secs(600));
         settled.unwrap_or_else(|broken| panic!("seed {seed}: {broken}\n{}", sim.notes().join("\n")));
     }
+}
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+/// Chapter 6: a wall clock that was set back between two processes makes nobody wait for it. The moments that the
+/// state holds lie an hour ahead then: of a node in backoff, of a throttled provider, of an orphan.
+#[test]
+fn a_clock_that_was_set_back_between_two_processes_is_not_waited_for() {
+    let wanted = || shape(1, vec![group("w", 2, template("alpha", "one"))]);
+    let rate = Rate {
+        calls: NonZeroU32::MIN,
+        per: Duration::from_secs(1),
+        burst: NonZeroU32::new(4).unwrap(),
+    };
+    let pace = PaceConfig {
+        rate: Some(rate),
+        ..PaceConfig::default()
+    };
+    let mut first = ByHand::fresh(wanted(), policy(), pace);
+    let sent = first.drive();
+    let _ = first.fail(&sent[0], EffectError::definite("no room"));
+    let slow_down = EffectError::throttled("slow down", Some(Duration::from_secs(5)));
+    let _ = first.fail(&sent[1], slow_down);
+    first.drive();
+    let (state, begun) = (first.driver.state().clone(), first.now - HOUR);
+    let setup = ByHand::setup(pace, true);
+    let mut run = ByHand::restored(state, wanted(), policy(), [("alpha", setup)], begun);
+    run.drive();
+    let longest = policy().max_throttle.max(policy().max_delay);
+    while !run.driver.is_converged() {
+        run.succeed_all();
+        let Some(at) = run.driver.requeue_at() else { break };
+        let waits = at.duration_since(run.now).unsigned_abs();
+        assert!(waits <= longest, "it waits for {waits:?}");
+        run.now = at;
+    }
+    assert!(run.driver.is_converged());
+}
+
+/// G10: a wall clock that was set forward proves nothing about an ambiguous create: what may become visible for ten
+/// seconds more is waited for, whatever the clock says.
+#[test]
+fn a_clock_that_was_set_forward_between_two_processes_makes_no_second_machine() {
+    let wanted = || shape(1, vec![group("w", 1, template("alpha", "one"))]);
+    let mut first = ByHand::fresh(wanted(), policy(), PaceConfig::default());
+    let sent = first.drive();
+    let _ = first.fail(&sent[0], EffectError::ambiguous("the wire was cut"));
+    let (state, begun) = (first.driver.state().clone(), first.now + HOUR);
+    let setup = ByHand::setup(PaceConfig::default(), true);
+    let visibility = setup.capabilities.visibility;
+    let mut run = ByHand::restored(state, wanted(), policy(), [("alpha", setup)], begun);
+    let (mut looked, mut sent) = (0, run.drive());
+    while run.now < begun.checked_add(visibility).unwrap() {
+        for effect in &sent {
+            assert_eq!(
+                effect.command.kind(),
+                CommandKind::FindLease,
+                "it may be there still"
+            );
+            let _ = run.answer(effect, Outcome::LeaseFound(None));
+            looked += 1;
+        }
+        sent = run.pass(1);
+    }
+    assert!(looked > 1);
+    sent.iter().for_each(|effect| drop(run.succeed(effect)));
+    run.succeed_all();
+    while !run.driver.is_converged() {
+        run.now = run.driver.requeue_at().unwrap();
+        run.succeed_all();
+    }
+    assert_eq!(run.node("w-0").attempt.number(), 1);
 }

@@ -10,6 +10,7 @@ use nodewright_core::event::EventKind;
 use nodewright_core::facts::{CreatedLease, Endpoint, LeaseFacts, LeaseId};
 use nodewright_core::id::NodeAttemptId;
 use nodewright_core::node::Stage;
+use nodewright_core::observation::Observation;
 use nodewright_core::pace::PaceConfig;
 use nodewright_core::shape::ClusterShape;
 
@@ -621,12 +622,18 @@ fn a_sweep_is_no_moment_that_a_plan_waits_for() {
 /// whatever the shape does meanwhile.
 #[test]
 fn an_ambiguous_create_that_shows_up_late_leaves_no_machine_behind() {
-    type Next = fn() -> EffectError;
-    let answers: [Option<Next>; 4] = [
-        None,
-        Some(|| EffectError::throttled("slow down", None)),
-        Some(|| EffectError::definite("no")),
-        Some(|| EffectError::ambiguous("no answer")),
+    /// What comes of the command after the create.
+    enum Next {
+        Answer,
+        Refusal,
+        Failure(EffectError),
+    }
+    let answers: [fn() -> Next; 5] = [
+        || Next::Answer,
+        || Next::Refusal,
+        || Next::Failure(EffectError::throttled("slow down", None)),
+        || Next::Failure(EffectError::definite("no")),
+        || Next::Failure(EffectError::ambiguous("no answer")),
     ];
     for (case, next) in answers.into_iter().enumerate() {
         for dropped in [false, true] {
@@ -639,7 +646,7 @@ fn an_ambiguous_create_that_shows_up_late_leaves_no_machine_behind() {
             if dropped {
                 run.driver.drain(run.now);
             }
-            let (mut next, mut creates) = (next, 0);
+            let (mut next, mut creates) = (Some(next()), 0);
             for _ in 0..60 {
                 let sent = run.pass(1);
                 let look = run.driver.due_looks(run.now);
@@ -650,9 +657,22 @@ fn an_ambiguous_create_that_shows_up_late_leaves_no_machine_behind() {
                 }
                 run.driver.sweep(run.now);
                 for effect in sent {
-                    match (effect.command.kind(), next.take()) {
-                        (_, Some(error)) => drop(run.fail(&effect, error())),
-                        (CommandKind::FindLease, None) => {
+                    match next.take() {
+                        Some(Next::Failure(error)) => {
+                            let _ = run.fail(&effect, error);
+                            continue;
+                        }
+                        Some(Next::Refusal) => {
+                            let operation = effect.operation;
+                            let reason = "the executor is restarting".into();
+                            let refused = Observation::Refused { operation, reason };
+                            let _ = run.observe(&effect.node, operation.attempt, &refused);
+                            continue;
+                        }
+                        Some(Next::Answer) | None => {}
+                    }
+                    match effect.command.kind() {
+                        CommandKind::FindLease => {
                             let here = machine && run.now >= visible;
                             let mut found = LeaseFacts::new(LeaseId::new("m-1"));
                             found.template = Some(template("alpha", "one").digest());
@@ -662,15 +682,15 @@ fn an_ambiguous_create_that_shows_up_late_leaves_no_machine_behind() {
                             });
                             let _ = run.answer(&effect, Outcome::LeaseFound(found));
                         }
-                        (CommandKind::DestroyLease, None) => {
+                        CommandKind::DestroyLease => {
                             machine = false;
                             let _ = run.succeed(&effect);
                         }
-                        (CommandKind::CreateLease, None) => {
+                        CommandKind::CreateLease => {
                             creates += 1;
                             let _ = run.succeed(&effect);
                         }
-                        (_, None) => drop(run.succeed(&effect)),
+                        _ => drop(run.succeed(&effect)),
                     }
                 }
             }

@@ -1,34 +1,51 @@
 //! The kit fails whoever breaks a promise.
 //!
-//! Each line names a mutant and what has to notice it: clauses of the contract by their names, each of which has to,
-//! and guarantees by their numbers, one of which has to: which of them the first broken trace names follows from
-//! how traces are made up. With `--nocapture` all that notices it is printed.
+//! Each line names a mutant and all that has to notice it: clauses of the contract by their names, guarantees by
+//! their numbers. A guarantee notices it if one of many broken traces names it: which comes first in a trace follows
+//! from how traces are made up. With `--nocapture` all that notices it is printed, with how often.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nodewright_conformance::trace::Theme;
 use nodewright_conformance::wrong::{Erased, Flaw, Slip, Wrong, flaws};
 use nodewright_conformance::{Broken, Memory, Plugin, Sim, Subject, check_contract, trace};
 
-/// How many traces a mutant is put through until one of them breaks.
-const SEEDS: u64 = 300;
+/// How many traces a mutant is put through at most, until all that has to notice it did.
+const SEEDS: u64 = 600;
 
 /// The inputs of each.
 const INPUTS: usize = 100;
 
-/// What noticed a mutant: names of clauses, and the guarantee that the first broken trace names.
-type Noticed = BTreeSet<String>;
+/// What noticed a mutant, and how often: names of clauses, and the guarantees that broken traces name.
+type Noticed = BTreeMap<String, u32>;
 
 /// The name that comes before what was seen.
 fn name(Broken(what): &Broken) -> String {
     what.split(':').next().unwrap_or_default().to_owned()
 }
 
-/// The first of the traces that breaks. All providers are played by one simulation, or it would be compiled
-/// for each of them.
-fn first_broken<S: Subject>(slip: Option<Slip>) -> Option<Broken> {
-    let play = |seed| Sim::<Erased>::play_wrongly(&trace(Theme::ROUGH, INPUTS, seed), slip);
-    Erased::standing_for::<S, _>(|| (0..SEEDS).find_map(|seed| play(seed).err()))
+/// Plays traces until each of these guarantees was named, and adds all that were. Where none is to be named, all
+/// traces are played. All providers are played by one simulation, or it would be compiled for each of them.
+fn play<S: Subject>(slip: Option<Slip>, expected: &[&str], noticed: &mut Noticed) {
+    let guarantees: BTreeSet<&str> = expected
+        .iter()
+        .copied()
+        .filter(|name| is_guarantee(name))
+        .collect();
+    if guarantees.is_empty() && !expected.is_empty() {
+        return;
+    }
+    Erased::standing_for::<S, _>(|| {
+        for seed in 0..SEEDS {
+            if let Err(broken) = Sim::<Erased>::play_wrongly(&trace(Theme::ROUGH, INPUTS, seed), slip) {
+                *noticed.entry(name(&broken)).or_default() += 1;
+            }
+            let all = guarantees.iter().all(|name| noticed.contains_key(*name));
+            if all && !guarantees.is_empty() {
+                break;
+            }
+        }
+    });
 }
 
 /// Whether a name is a guarantee's number, and not a clause's.
@@ -36,23 +53,26 @@ fn is_guarantee(name: &str) -> bool {
     name.starts_with('G')
 }
 
-/// Traces are played where one has to break: to play all of those that hold takes long.
+/// All that notices a wrong backend.
 fn noticed_of<S: Subject, F: Flaw>(expected: &[&str]) -> Noticed {
     let clauses = Erased::standing_for::<Wrong<S, F>, _>(check_contract::<Erased>);
     let clauses = clauses.err().unwrap_or_default();
-    let traces = expected.is_empty() || expected.iter().any(|name| is_guarantee(name));
-    let broken = traces.then(|| first_broken::<Wrong<S, F>>(None)).flatten();
-    clauses.iter().chain(&broken).map(name).collect()
+    let mut noticed: Noticed = clauses.iter().map(|broken| (name(broken), 1)).collect();
+    play::<Wrong<S, F>>(None, expected, &mut noticed);
+    noticed
 }
 
 #[expect(clippy::print_stdout, reason = "the table is for whoever asks for it")]
 fn demand(mutant: &str, noticed: &Noticed, expected: &[&str]) {
     println!("{mutant}: {noticed:?}");
-    let (guarantees, clauses): (Vec<&str>, Vec<&str>) = expected.iter().partition(|name| is_guarantee(name));
-    let noticed_by = |name: &&str| noticed.contains(*name);
+    let missing: Vec<&str> = expected
+        .iter()
+        .copied()
+        .filter(|name| !noticed.contains_key(*name))
+        .collect();
     assert!(
-        clauses.iter().all(noticed_by) && (guarantees.is_empty() || guarantees.iter().any(noticed_by)),
-        "{mutant} should have been noticed by {clauses:?} and one of {guarantees:?}, and was by {noticed:?}"
+        missing.is_empty(),
+        "{mutant} should have been noticed by {missing:?}, and was by {noticed:?}"
     );
 }
 
@@ -71,8 +91,10 @@ macro_rules! wrong_executors {
     ($($test:ident: $slip:ident is noticed by $($expected:literal),+;)*) => {$(
         #[test]
         fn $test() {
-            let noticed = first_broken::<Memory>(Some(Slip::$slip)).iter().map(name).collect();
-            demand(stringify!($slip), &noticed, &[$($expected),+]);
+            let expected = [$($expected),+];
+            let mut noticed = Noticed::new();
+            play::<Memory>(Some(Slip::$slip), &expected, &mut noticed);
+            demand(stringify!($slip), &noticed, &expected);
         }
     )*};
 }
@@ -81,7 +103,7 @@ wrong_backends! {
     a_backend_that_never_adopts: NeverAdopts is noticed by "a create adopts", "G10";
     a_backend_that_adopts_another_attempts_machine: AdoptsAnotherAttempts is noticed by "each attempt has its own";
     a_backend_that_adopts_another_runs_machine: AdoptsAnotherRuns is noticed by "each run has its own";
-    a_backend_that_says_nothing_happened_where_something_did: SaysDefinite is noticed by "G10", "G23";
+    a_backend_that_says_nothing_happened_where_something_did: SaysDefinite is noticed by "G9", "G10";
     a_backend_that_stamps_nothing: StampsNothing is noticed by "a create stamps what it makes";
     a_backend_that_stamps_what_it_adopts_anew: StampsAnything is noticed by "a create adopts";
     a_backend_whose_creates_go_on_when_they_are_dropped: WorksOn is noticed by "an abandoned create is found";
@@ -90,13 +112,13 @@ wrong_backends! {
     a_backend_that_sees_later_than_it_states: SeesLate is noticed by "what was made is found", "G10";
     a_backend_whose_look_ups_create: FindsByMaking is noticed by "a look-up never creates";
     a_backend_without_the_inventory_that_it_states: ListsNothing is noticed by "capabilities are plain data";
-    a_backend_that_lists_one_page: ListsHalf is noticed by "a list is complete", "G4", "G10";
+    a_backend_that_lists_one_page: ListsHalf is noticed by "a list is complete", "G4", "G10", "G28";
     a_backend_that_lists_other_runs_machines: ListsStrangers is noticed by "a list shows the run and no other";
     a_backend_that_lists_the_dead_as_living: RaisesTheDead is noticed by "a death is told and listed";
     a_backend_that_takes_the_dead_for_gone: HidesTheDead is noticed by "a death is told and listed", "G4", "G23";
     a_backend_without_the_watch_that_it_states: NeverTellsOfDeaths is noticed by "a death is told and listed";
     a_backend_that_destroys_another_lease: DestroysAnything is noticed by "a destroy takes that lease only";
-    a_backend_that_destroys_another_nodes_machine: DestroysTheFirst is noticed by "a destroy takes that lease only", "G10", "G23";
+    a_backend_that_destroys_another_nodes_machine: DestroysTheFirst is noticed by "a destroy takes that lease only", "G10", "G23", "G28";
     a_backend_that_tells_a_failed_destroy_as_success: SaysGone is noticed by "a destroy takes that lease only", "G10", "G23";
     a_backend_that_says_gone_while_it_lives: GoingIsGone is noticed by "a destroy takes that lease only", "G10", "G23";
     a_backend_to_which_gone_is_an_error: GoneIsAnError is noticed by "already gone is success", "G22";

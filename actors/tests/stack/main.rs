@@ -3,6 +3,7 @@
 mod faults;
 mod handle;
 mod lost;
+mod outages;
 mod support;
 mod sweeps;
 mod workflows;

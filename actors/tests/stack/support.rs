@@ -19,6 +19,7 @@ use nodewright::{Cluster, Config};
 use nodewright_backends::MemoryBackend;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 /// What goes wrong with one call.
 #[derive(Debug, Clone)]
@@ -39,12 +40,36 @@ pub(crate) enum Fault {
     Slow(Duration),
 }
 
+/// What all calls meet for a while, or those of a kind.
+#[derive(Debug, Clone)]
+struct Weather {
+    kind: Option<CommandKind>,
+    until: Option<Instant>,
+    fault: Fault,
+}
+
+/// A call that was made.
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    pub(crate) kind: CommandKind,
+    pub(crate) at: Instant,
+    /// How many calls were at work just then, with this one.
+    pub(crate) at_work: usize,
+    /// How many calls had been answered well before it.
+    pub(crate) answered: usize,
+    name: String,
+}
+
 /// A provider in memory whose calls go wrong as scripted: each fault meets the next call of its kind.
 #[derive(Debug, Clone)]
 pub(crate) struct Scripted {
     pub(crate) memory: MemoryBackend,
     script: Arc<Mutex<VecDeque<(CommandKind, Fault)>>>,
-    calls: watch::Sender<Vec<(CommandKind, String)>>,
+    weather: Arc<Mutex<Vec<Weather>>>,
+    latency: Duration,
+    endpoints: bool,
+    calls: watch::Sender<Vec<Made>>,
+    answered: Arc<AtomicUsize>,
     abortable: bool,
     watched: bool,
     /// How many looks there were.
@@ -53,6 +78,8 @@ pub(crate) struct Scripted {
     pub(crate) broken_looks: Arc<AtomicUsize>,
     /// How many of the next looks take half a minute.
     pub(crate) slow_looks: Arc<AtomicUsize>,
+    /// How many of the next looks are answered with nothing.
+    pub(crate) empty_looks: Arc<AtomicUsize>,
     /// How many of the next watches panic.
     pub(crate) broken_watches: Arc<AtomicUsize>,
     /// The watches that are at work.
@@ -113,12 +140,17 @@ impl Scripted {
         Self {
             memory: MemoryBackend::new(),
             script: Arc::new(Mutex::new(script.into_iter().collect())),
+            weather: Arc::default(),
+            latency: Duration::ZERO,
+            endpoints: true,
             calls: watch::Sender::default(),
+            answered: Arc::default(),
             abortable: true,
             watched: true,
             looks: Arc::default(),
             broken_looks: Arc::default(),
             slow_looks: Arc::default(),
+            empty_looks: Arc::default(),
             broken_watches: Arc::default(),
             watches: Count::default(),
             at_work: Count::default(),
@@ -149,6 +181,41 @@ impl Scripted {
         }
     }
 
+    /// The same where every call takes this long to be answered.
+    pub(crate) fn latency(self, latency: Duration) -> Self {
+        Self { latency, ..self }
+    }
+
+    /// The same where no machine is ever said to be reached anywhere.
+    pub(crate) fn without_endpoints(self) -> Self {
+        Self {
+            endpoints: false,
+            ..self
+        }
+    }
+
+    /// Every call of this kind meets this from now on, or up to a moment; without a kind, every call does.
+    pub(crate) fn befall(&self, kind: Option<CommandKind>, until: Option<Instant>, fault: Fault) {
+        self.weather.lock().unwrap().push(Weather { kind, until, fault });
+    }
+
+    /// What a call of this kind meets now.
+    fn fault(&self, kind: CommandKind) -> Option<Fault> {
+        let scripted = {
+            let mut script = self.script.lock().unwrap();
+            let next = script.iter().position(|(scripted, _)| *scripted == kind);
+            next.and_then(|next| script.remove(next)).map(|(_, fault)| fault)
+        };
+        let meets = |weather: &&Weather| {
+            weather.kind.is_none_or(|befallen| befallen == kind)
+                && weather.until.is_none_or(|until| Instant::now() < until)
+        };
+        scripted.or_else(|| {
+            let weather = self.weather.lock().unwrap();
+            weather.iter().find(meets).map(|weather| weather.fault.clone())
+        })
+    }
+
     /// Has it hold a token, which tells whether it still lives.
     pub(crate) fn holding(self, token: Arc<()>) -> Self {
         Self {
@@ -159,14 +226,19 @@ impl Scripted {
 
     /// All calls so far, with the operation that made each.
     pub(crate) fn calls(&self) -> Vec<(CommandKind, String)> {
+        let calls = self.calls.borrow();
+        calls.iter().map(|made| (made.kind, made.name.clone())).collect()
+    }
+
+    /// All calls so far, with when and beside what each was made.
+    pub(crate) fn made(&self) -> Vec<Made> {
         self.calls.borrow().clone()
     }
 
     /// Resolves once there were that many calls of a kind.
     pub(crate) async fn until_called(&self, kind: CommandKind, times: usize) {
         let mut calls = self.calls.subscribe();
-        let count =
-            |calls: &Vec<(CommandKind, String)>| calls.iter().filter(|(called, _)| *called == kind).count();
+        let count = |calls: &Vec<Made>| calls.iter().filter(|made| made.kind == kind).count();
         calls
             .wait_for(|calls| count(calls) >= times)
             .await
@@ -174,7 +246,8 @@ impl Scripted {
     }
 
     pub(crate) fn count(&self, kind: CommandKind) -> usize {
-        self.calls().iter().filter(|(called, _)| *called == kind).count()
+        let calls = self.calls.borrow();
+        calls.iter().filter(|made| made.kind == kind).count()
     }
 
     async fn play<T>(
@@ -184,12 +257,23 @@ impl Scripted {
         answer: impl Future<Output = Result<T, EffectError>> + Send,
     ) -> Result<T, EffectError> {
         let _at_work = self.at_work.enter();
-        let called = format!("{} {}", call.identity.node, call.operation);
-        self.calls.send_modify(|calls| calls.push((kind, called)));
-        let fault = {
-            let mut script = self.script.lock().unwrap();
-            let next = script.iter().position(|(scripted, _)| *scripted == kind);
-            next.and_then(|next| script.remove(next)).map(|(_, fault)| fault)
+        let made = Made {
+            kind,
+            at: Instant::now(),
+            at_work: self.at_work.now(),
+            answered: self.answered.load(Ordering::SeqCst),
+            name: format!("{} {}", call.identity.node, call.operation),
+        };
+        self.calls.send_modify(|calls| calls.push(made));
+        let fault = self.fault(kind);
+        if !self.latency.is_zero() {
+            tokio::time::sleep(self.latency).await;
+        }
+        let answer = async {
+            let answer = answer.await;
+            self.answered
+                .fetch_add(usize::from(answer.is_ok()), Ordering::SeqCst);
+            answer
         };
         match fault {
             None => answer.await,
@@ -223,12 +307,10 @@ impl EffectBackend for Scripted {
     }
 
     async fn create_lease(&self, call: &Call, spec: &LogicalNodeSpec) -> Result<CreatedLease, EffectError> {
-        self.play(
-            call,
-            CommandKind::CreateLease,
-            self.memory.create_lease(call, spec),
-        )
-        .await
+        let made = self.memory.create_lease(call, spec);
+        let made = self.play(call, CommandKind::CreateLease, made).await?;
+        let endpoint = made.endpoint.filter(|_| self.endpoints);
+        Ok(CreatedLease { endpoint, ..made })
     }
 
     async fn find_lease(&self, call: &Call) -> Result<Option<CreatedLease>, EffectError> {
@@ -241,12 +323,9 @@ impl EffectBackend for Scripted {
         call: &Call,
         lease: &LeaseFacts,
     ) -> Result<Option<Endpoint>, EffectError> {
-        self.play(
-            call,
-            CommandKind::LookupEndpoint,
-            self.memory.lookup_endpoint(call, lease),
-        )
-        .await
+        let found = self.memory.lookup_endpoint(call, lease);
+        let found = self.play(call, CommandKind::LookupEndpoint, found).await?;
+        Ok(found.filter(|_| self.endpoints))
     }
 
     async fn start_bootstrap(
@@ -289,11 +368,14 @@ impl EffectBackend for Scripted {
     fn list_leases(&self, run: &RunId) -> impl Future<Output = Result<Inventory, EffectError>> + Send {
         self.looks.fetch_add(1, Ordering::SeqCst);
         assert!(!take_one(&self.broken_looks), "as scripted");
-        let slow = take_one(&self.slow_looks);
+        let (slow, empty) = (take_one(&self.slow_looks), take_one(&self.empty_looks));
         let listed = self.memory.list_leases(run);
         async move {
             if slow {
                 tokio::time::sleep(Duration::from_secs(30)).await;
+            }
+            if empty {
+                return Ok(Inventory { entries: Vec::new() });
             }
             listed.await
         }

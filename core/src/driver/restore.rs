@@ -1,9 +1,12 @@
 //! Taking a state back that another process left: what still lives is kept.
 
+mod moments;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use self::moments::Latest;
 use super::{ClusterDriver, DriverError, ProviderSetup};
 use crate::effect::CommandKind;
 use crate::failure::after;
@@ -18,7 +21,7 @@ impl ClusterDriver {
     ///
     /// Known leases are kept. What was under way when the state was taken counts as ended now, with an
     /// unknown outcome; every first look is to be done again, so that what the state does not know of is
-    /// found.
+    /// found. The wall clock may have been set in between, back or forward.
     ///
     /// # Errors
     ///
@@ -64,11 +67,13 @@ impl ClusterDriver {
             });
         }
         state.providers.retain(|kind, _| providers.contains_key(kind));
+        let latest = Latest::new(&policy, now);
         let ids: Vec<_> = state.nodes.iter().map(|(id, _)| id).collect();
         for id in ids {
             let slot = state.nodes.slot(&id).expect("it was listed");
             let node = state.nodes.at_mut(slot).expect("it was listed");
             node_restored(node, &policy, now);
+            latest.bound_node(node);
             let attempt = node.attempt;
             state.seen_attempt(attempt);
         }
@@ -80,6 +85,10 @@ impl ClusterDriver {
             orphan.pending = None;
             orphan.unended = None;
             orphan.waiting_since = None;
+            latest.bound_orphan(orphan);
+        }
+        for provider in state.providers.values_mut() {
+            latest.bound_provider(provider);
         }
         Self::assemble(state, shape, policy, providers)
     }
@@ -97,12 +106,6 @@ fn node_restored(node: &mut ManagedNode, policy: &Policy, now: Timestamp) {
     }
     if let Some(call) = node.unended.take() {
         remember(call.operation, call.kind, node);
-    }
-    for call in [&mut node.retry.create, &mut node.retry.start]
-        .into_iter()
-        .flatten()
-    {
-        call.ended = call.ended.or(ended);
     }
     node.retry.waiting_since = None;
     // What was asked in between is not known, so the row of questions that missed it is not one any more.

@@ -193,9 +193,14 @@ impl Running {
         first: impl IntoIterator<Item = &'a OsStr>,
         options: impl IntoIterator<Item = &'b str>,
     ) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_fleet"))
-            .args(first)
-            .args(options)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fleet"));
+        command.args(first).args(options);
+        Self::spawn(command)
+    }
+
+    /// Starts a fleet as this says.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

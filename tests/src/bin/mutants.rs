@@ -20,11 +20,13 @@ const RINGS: [(&str, &[&str]); 2] = [
         "the kit",
         &[
             "--package=nodewright-conformance",
+            "--test=dependencies",
             "--test=driver",
             "--test=fast",
             "--test=looks",
             "--test=pace",
             "--test=restarts",
+            "--test=sweeps",
         ],
     ),
     ("core's tests", &["--package=nodewright-core", "--lib"]),
@@ -44,9 +46,15 @@ enum Verdict {
 
 #[expect(clippy::print_stdout, reason = "the table is what it is run for")]
 fn main() -> io::Result<ExitCode> {
-    let named: BTreeSet<String> = std::env::args().skip(1).collect();
+    let mut named: BTreeSet<String> = std::env::args().skip(1).collect();
     let mut mutants = Mutant::all()?;
-    mutants.retain(|mutant| named.is_empty() || named.contains(&mutant.name));
+    if !named.is_empty() {
+        mutants.retain(|mutant| named.remove(&mutant.name));
+    }
+    if !named.is_empty() {
+        println!("no such mutants: {named:?}; the names are those of the patches in tests/mutants");
+        return Ok(ExitCode::FAILURE);
+    }
     let scratch = std::env::var_os("NODEWRIGHT_SCRATCH")
         .map_or_else(|| std::env::temp_dir().join("nodewright-mutants"), PathBuf::from);
     copy(workspace(), &scratch)?;

@@ -140,7 +140,9 @@ impl Told<'_> {
             "G16: {said} and was counted"
         );
         self.waits_for(after, pending, self.policy.initial_delay, &said)?;
-        let waits = lively(before) && after.stage == before.stage && !after.ready;
+        // Once its agent joined, nothing waits for a start any more.
+        let late = before.join.is_some() && pending.kind == CommandKind::StartBootstrap;
+        let waits = lively(before) && after.stage == before.stage && !after.ready && !late;
         let longer = before.retry.ready_by < after.retry.ready_by;
         demand!(
             !waits || pending.before_delete || before.retry.ready_by.is_none() || longer,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use nodewright_core::bootstrap::{ExitStatus, JOIN_MARKER, LineSource, StreamEvent};
 use nodewright_core::effect::{BootstrapSpec, ObservationSink};
 use nodewright_core::facts::{AgentId, BootstrapStage};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::super::RunLock;
 use super::super::stat::ProcessStat;
@@ -40,18 +41,14 @@ async fn a_job_that_takes_too_long_is_an_error_and_one_that_still_runs_is_waited
     let world = World::new();
     world.create("w-1").await;
     let mut transport = world.open("w-1").await;
-    let waits = job("wait", "mkfifo gate; cat gate; exit 7");
+    let gate = world.place("w-1").directory.join("gate");
+    mknodat(CWD, &gate, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let waits = job("wait", "cat gate; exit 7");
     let short = Duration::from_millis(50);
     let error = transport.run(&waits, short).await.unwrap_err();
     assert!(error.to_string().contains("took longer"), "{error}");
-    let gate = world.place("w-1").directory.join("gate");
-    // A reader of the gate is there once this can be opened; whoever opened it gives the end of the file.
-    let opened = tokio::task::spawn_blocking(move || {
-        while !gate.exists() {
-            std::thread::yield_now();
-        }
-        fs::OpenOptions::new().write(true).open(gate).map(drop)
-    });
+    // A reader of the gate is there once this is open; whoever lets go of it gives the end of the file.
+    let opened = tokio::task::spawn_blocking(move || fs::OpenOptions::new().write(true).open(gate).map(drop));
     let (status, _) = transport.run(&waits, LIMIT).await.unwrap();
     opened.await.unwrap().unwrap();
     assert_eq!(status, ExitStatus::Code(7));

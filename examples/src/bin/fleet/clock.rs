@@ -1,12 +1,19 @@
-//! The time of day, for the lines that fleet itself writes.
+//! The one clock of the program: its own lines and the events of the cluster count on from the same moment, so
+//! that a step of the wall clock tears nothing apart.
+
+use std::sync::LazyLock;
 
 use jiff::Timestamp;
+use nodewright::Clock;
 
-/// Now. Only what people read depends on it: nothing is decided by it.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "lines of an output carry the time of day, and there is no caller to take it from"
-)]
+static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::system);
+
+/// The clock, for the cluster to go by.
+pub(crate) fn shared() -> Clock {
+    *CLOCK
+}
+
+/// Now, for what people read.
 pub(crate) fn now() -> Timestamp {
-    Timestamp::now()
+    CLOCK.now()
 }

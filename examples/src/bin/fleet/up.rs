@@ -189,6 +189,7 @@ impl Fleet {
             ProcessBackend::open(config).map_err(|error| refused("opening the state directory", &error))?;
         let mut config = Config::new(ground.shape.clone())
             .policy(policy(options))
+            .clock(clock::shared())
             .provider(provider(), backend.clone());
         if let Some(state) = ground.left.clone() {
             config = config.resume(state);
