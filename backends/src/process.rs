@@ -74,11 +74,14 @@ pub struct ProcessConfig {
     pub output_limit: u64,
     /// How long the calls of a session may take.
     pub session_limits: SessionLimits,
+    /// Whether deaths are reported as they happen. Without it the capabilities state no watch, and what died
+    /// is found by whoever lists the machines.
+    pub watch: bool,
 }
 
 impl ProcessConfig {
     /// Machines below this directory. Two seconds to end: enough to flush a file, and no drain hangs on it.
-    /// One MiB of output: the last thousands of lines for people to look at.
+    /// One MiB of output: the last thousands of lines for people to look at. Deaths are reported.
     pub fn new(state_dir: impl Into<PathBuf>) -> Self {
         Self {
             state_dir: state_dir.into(),
@@ -86,6 +89,7 @@ impl ProcessConfig {
             term_grace: Duration::from_secs(2),
             output_limit: 1024 * 1024,
             session_limits: SessionLimits::default(),
+            watch: true,
         }
     }
 }
@@ -154,7 +158,7 @@ impl EffectBackend for ProcessBackend {
         Capabilities {
             visibility: Duration::from_millis(200),
             inventory: true,
-            watch: true,
+            watch: self.host.config.watch,
             abortable: true,
         }
     }
@@ -207,12 +211,22 @@ impl EffectBackend for ProcessBackend {
         unless_cancelled(call, self.host.destroy(call, &lease.id)).await
     }
 
+    /// Lists what has a record, or a process that carries the run's identity.
+    ///
+    /// - Alive is a machine whose holder lives, and whose agent was not seen to end: what the watch reports as
+    ///   a death the list shows as one, too.
+    /// - A machine whose directory somebody deleted is listed as dead for as long as any process of it lives:
+    ///   without its record nothing can be done in it but to end it. After that it is not listed any more.
+    /// - Of what carries another run's identity, or none, nothing is listed, wherever it lies.
     async fn list_leases(&self, run: &RunId) -> Result<Inventory, EffectError> {
         let listed = self.host.list(run).await;
         listed.map_err(|error| EffectError::definite(format!("listing the machines: {error}")))
     }
 
     async fn watch(&self, run: &RunId, sink: LossSink) {
+        if !self.host.config.watch {
+            return std::future::pending().await;
+        }
         let _listening = self.host.machines.losses.listen(run, sink);
         if let Err(error) = self.host.meet_all(run) {
             tracing::warn!(%run, %error, "machines of an earlier process are not watched");

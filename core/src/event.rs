@@ -92,6 +92,9 @@ pub enum EventKind {
         attempt: NodeAttemptId,
         /// Why.
         reason: Arc<str>,
+        /// Whether its machine was lost: somebody told so, or a sweep found it dead or gone.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        lost: bool,
         /// When the slot may be tried again.
         #[serde(skip_serializing_if = "Option::is_none")]
         restart_at: Option<Timestamp>,

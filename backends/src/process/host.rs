@@ -111,6 +111,10 @@ impl Host {
             let table = self.scans.fresh().await.map_err(looking)?;
             let stamp = table.machines().find(|stamp| stamp.machine == place.directory);
             if stamp.is_none_or(|stamp| other(&stamp.lease)) {
+                if stamp.is_none() {
+                    // Somebody deleted its directory, and nothing of it runs: it is remembered no longer.
+                    self.machines.forget(&place);
+                }
                 place.remove_prepared().map_err(looking)?;
                 return Ok(Destroyed::Gone);
             }
@@ -131,7 +135,7 @@ impl Host {
                 identity: record.identity.clone(),
                 lease: record.facts(),
                 endpoint: Some(place.endpoint()),
-                alive: met.is_some_and(|machine| !machine.holder.has_ended()),
+                alive: met.is_some_and(|machine| machine.is_alive()),
             });
             listed.insert(place.directory);
         }

@@ -42,6 +42,11 @@ impl Machine {
         self.agent.send_replace(true);
     }
 
+    /// Whether it can be worked with: its holder lives, and no death in it was seen.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.holder.has_ended() && self.lost.get().is_none()
+    }
+
     /// Says that somebody follows its agent's output, until the guard is dropped. Nothing that was not read
     /// is given back meanwhile.
     pub(super) fn follow(self: &Arc<Self>) -> Follower {

@@ -89,6 +89,7 @@ impl ClusterDriver {
                         node: node(),
                         attempt,
                         reason,
+                        lost: matches!(because, Some(Observation::NodeLost { .. })),
                         restart_at,
                     });
                 }

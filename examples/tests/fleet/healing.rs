@@ -6,7 +6,7 @@ use crate::world::{World, assert_never_two_machines_of_a_slot};
 use crate::{group, workers};
 
 /// Agents that would fail, and make the attempt fail, while another agent of their slot lives.
-fn exclusive(count: u32) -> String {
+pub(crate) fn exclusive(count: u32) -> String {
     let start = r#"exec flock -n "$OLDPLACE/$NODEWRIGHT_NODE.lock" "$FLEET" agent"#;
     group(
         "workers",

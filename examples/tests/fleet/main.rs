@@ -1,6 +1,7 @@
 //! What the main job promises, shown with the real program and real processes.
 
 mod commands;
+mod crashes;
 mod edits;
 mod endings;
 mod healing;
@@ -8,6 +9,7 @@ mod hostile;
 mod input;
 mod terminal;
 mod tiers;
+mod truth;
 mod world;
 
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
 //! A folder with a shape file, the fleets that are started on it, and what the operating system says of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nodewright::effect::{Call, Cancel, EffectBackend as _};
-use nodewright::id::{OperationId, RunId};
+use nodewright::id::{AttemptIdentity, OperationId, RunId};
 use nodewright_backends::process::{ProcessBackend, ProcessConfig, Survivor, census};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -71,12 +72,51 @@ impl World {
         census(&self.state(), &run()).unwrap()
     }
 
+    /// The processes of a slot's machine.
+    pub(crate) fn processes(&self, node: &str) -> Vec<u32> {
+        let of_node = |one: &Survivor| one.identity.node.to_string() == node;
+        let found = self.survivors().into_iter().filter(of_node);
+        found.map(|survivor| survivor.pid).collect()
+    }
+
+    /// Waits until nothing of a slot's machine runs.
+    pub(crate) fn until_gone(&self, node: &str) {
+        let begun = Instant::now();
+        while !self.processes(node).is_empty() {
+            assert!(begun.elapsed() < LIMIT, "{node} does not go");
+            thread::yield_now();
+        }
+    }
+
+    /// The directories of the run's machines.
+    pub(crate) fn machines(&self) -> BTreeSet<PathBuf> {
+        let found = fs::read_dir(self.state().join("machines"));
+        // Before the first fleet there is none.
+        found
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|one| one.path())
+            .collect()
+    }
+
+    /// What is written down of the run's machines, by their directories.
+    fn records(&self) -> impl Iterator<Item = (PathBuf, Value)> {
+        let machines = self.machines().into_iter();
+        let records = machines.filter_map(|directory| Some((directory.clone(), record(&directory)?)));
+        records.filter(|(_, record)| record["identity"]["run"] == RUN)
+    }
+
+    /// The directory of a slot's machine.
+    pub(crate) fn machine(&self, node: &str) -> PathBuf {
+        let of_node = |(_, record): &(PathBuf, Value)| record["identity"]["node"] == node;
+        self.records().find(of_node).unwrap().0
+    }
+
     /// Which process holds the machine of each slot, by number and start time, as it is written down.
     pub(crate) fn holders(&self) -> BTreeMap<String, (u64, u64)> {
         let mut holders = BTreeMap::new();
-        for found in fs::read_dir(self.state().join("machines")).unwrap() {
-            let record = fs::read(found.unwrap().path().join("identity.json")).unwrap();
-            let record: Value = serde_json::from_slice(&record).unwrap();
+        for (_, record) in self.records() {
             let number = |name| record["holder"][name].as_u64().unwrap();
             let node = record["identity"]["node"].as_str().unwrap().to_owned();
             let twice = holders.insert(node.clone(), (number("pid"), number("start")));
@@ -88,27 +128,41 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        if !self.state().exists() {
-            return;
+        if self.state().exists() {
+            end_all(&self.state(), &run());
         }
-        let mut config = ProcessConfig::new(self.state());
-        config.term_grace = Duration::ZERO;
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(async {
-            let backend = ProcessBackend::open(config).unwrap();
-            for entry in backend.list_leases(&run()).await.unwrap().entries {
-                let call = Call {
-                    operation: OperationId {
-                        attempt: entry.identity.attempt,
-                        sequence: 1,
-                    },
-                    identity: entry.identity,
-                    cancel: Cancel::new(),
-                };
-                let _ = backend.destroy_lease(&call, &entry.lease).await;
-            }
-        });
     }
+}
+
+/// What is written down of a machine; none where nothing is.
+pub(crate) fn record(directory: &Path) -> Option<Value> {
+    let record = fs::read(directory.join("identity.json")).ok()?;
+    serde_json::from_slice(&record).ok()
+}
+
+/// The first operation for this identity.
+pub(crate) fn call(identity: AttemptIdentity) -> Call {
+    Call {
+        operation: OperationId {
+            attempt: identity.attempt,
+            sequence: 1,
+        },
+        identity,
+        cancel: Cancel::new(),
+    }
+}
+
+/// Ends all machines of a run in this state directory.
+pub(crate) fn end_all(state: &Path, run: &RunId) {
+    let mut config = ProcessConfig::new(state);
+    config.term_grace = Duration::ZERO;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let backend = ProcessBackend::open(config).unwrap();
+        for entry in backend.list_leases(run).await.unwrap().entries {
+            let _ = backend.destroy_lease(&call(entry.identity), &entry.lease).await;
+        }
+    });
 }
 
 fn run() -> RunId {
@@ -300,8 +354,14 @@ impl Ended {
 
 /// Kills the process that holds a machine, as an accident would.
 pub(crate) fn kill_holder((number, _): (u64, u64)) {
+    kill(u32::try_from(number).unwrap());
+}
+
+/// Kills a process, unless it has ended by now.
+pub(crate) fn kill(number: u32) {
     let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
-    kill_process(pid.unwrap(), Signal::KILL).unwrap();
+    let killed = kill_process(pid.unwrap(), Signal::KILL);
+    assert!(matches!(killed, Ok(()) | Err(Errno::SRCH)), "{killed:?}");
 }
 
 /// The last lines, for a person to read.

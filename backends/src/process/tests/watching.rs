@@ -45,6 +45,76 @@ async fn an_agents_death_is_reported_and_what_we_end_ourselves_is_not() {
 }
 
 #[tokio::test]
+async fn an_agent_that_was_seen_to_end_has_its_machine_listed_as_dead() {
+    let world = World::new();
+    world.create("w-1").await;
+    world.create("w-2").await;
+    let mut losses = losses(&world.backend);
+    lines_until(&mut world.start("w-2", "echo up; exec sleep 1000").await, "up").await;
+    world.start("w-1", "exit 3").await;
+    assert_eq!(next_loss(&mut losses).await.node, call("w-1").identity.node);
+    assert_eq!(listed(&world).await, [false, true]);
+}
+
+#[tokio::test]
+async fn without_its_watch_a_backend_says_so_and_only_lists_what_died() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut silent = config(directory.path());
+    silent.watch = false;
+    let world = World {
+        backend: ProcessBackend::open(silent).unwrap(),
+        directory,
+    };
+    assert!(!world.backend.capabilities().watch && world.backend.capabilities().inventory);
+    assert!(World::new().backend.capabilities().watch);
+    world.create("w-1").await;
+    let (asked, mut losses) = (listed(&world).await, losses(&world.backend));
+    tokio::task::yield_now().await;
+    let holder = Process::open(world.record("w-1").holder.unwrap())
+        .unwrap()
+        .unwrap();
+    assert!(world.backend.kill_holder(&call("w-1").identity).unwrap());
+    holder.ended().await;
+    assert_eq!((asked, listed(&world).await), (vec![true], vec![false]));
+    assert!(losses.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_machine_without_its_directory_is_listed_as_dead_while_it_lives_and_then_not_at_all() {
+    let world = World::new();
+    let created = world.create("w-1").await;
+    lines_until(&mut world.start("w-1", "echo up; exec sleep 1000").await, "up").await;
+    let (place, record) = (world.place("w-1"), world.record("w-1"));
+    std::fs::remove_dir_all(&place.directory).unwrap();
+    assert_eq!(listed(&world).await, [false]);
+    world.destroy("w-1", &created).await;
+    assert_eq!((listed(&world).await, world.census()), (vec![], vec![]));
+    assert!(!world.backend.host.machines.knows(&place, &record));
+}
+
+/// Nothing lists it any more, and whoever had it destroys what is gone.
+#[tokio::test]
+async fn a_machine_that_died_without_its_directory_is_not_listed_and_is_forgotten_once_it_is_destroyed() {
+    let world = World::new();
+    let created = world.create("w-1").await;
+    let (place, record) = (world.place("w-1"), world.record("w-1"));
+    let holder = Process::open(record.holder.unwrap()).unwrap().unwrap();
+    assert!(world.backend.kill_holder(&call("w-1").identity).unwrap());
+    holder.ended().await;
+    std::fs::remove_dir_all(&place.directory).unwrap();
+    assert_eq!(listed(&world).await, [false; 0]);
+    assert!(world.backend.host.machines.knows(&place, &record));
+    world.destroy("w-1", &created).await;
+    assert!(!world.backend.host.machines.knows(&place, &record));
+}
+
+/// Whether each machine of the run is listed as alive.
+async fn listed(world: &World) -> Vec<bool> {
+    let listed = world.backend.list_leases(&call("w-1").identity.run).await;
+    listed.unwrap().entries.iter().map(|entry| entry.alive).collect()
+}
+
+#[tokio::test]
 async fn an_agent_in_the_background_counts_until_it_ends() {
     let world = World::new();
     world.create("w-1").await;

@@ -10,6 +10,8 @@ use nodewright::id::LogicalNodeId;
 use nodewright::shape::Generation;
 use nodewright::status::{NodeStatus, Why};
 
+use crate::condition::Standing;
+
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -37,6 +39,8 @@ pub(crate) struct Board {
     /// How many nodes are wanted. While everything is taken down: were wanted, so that a bar runs back.
     pub(crate) wanted: u64,
     rows: BTreeMap<LogicalNodeId, Row>,
+    /// The providers that are not as usual.
+    pub(crate) providers: Vec<Standing>,
 }
 
 impl Board {
@@ -86,11 +90,13 @@ impl Board {
         }
     }
 
-    /// In how long a time that is shown will read differently; `None` while all is settled: then nothing has
-    /// to be looked at before something happens.
+    /// In how long a time that is shown will read differently; `None` while all is settled and no provider is held
+    /// back: then nothing has to be looked at before something happens.
     pub(crate) fn tick(&self, now: Timestamp) -> Option<Duration> {
         let unsettled = self.rows().filter(|row| !row.is_settled());
-        unsettled.map(|row| row.tick(now)).min()
+        let held = self.providers.iter().filter_map(|one| one.not_before);
+        let held = held.map(|at| if young_ahead(at, now) { SECOND } else { MINUTE });
+        unsettled.map(|row| row.tick(now)).chain(held).min()
     }
 }
 

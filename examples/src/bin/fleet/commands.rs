@@ -9,7 +9,7 @@ use nodewright::id::LogicalNodeId;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// What can be asked for, of one slot.
+/// What can be asked for of one slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verb {
@@ -30,9 +30,11 @@ impl fmt::Display for Verb {
 
 /// One thing that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ask {
-    pub(crate) verb: Verb,
-    pub(crate) node: LogicalNodeId,
+pub(crate) enum Ask {
+    /// Of one slot.
+    Slot { verb: Verb, node: LogicalNodeId },
+    /// That all machines are compared with what is known of them.
+    Sweep,
 }
 
 impl FromStr for Ask {
@@ -43,14 +45,16 @@ impl FromStr for Ask {
         let (verb, node) = match words[..] {
             ["retry", node] => (Verb::Retry, node),
             ["replace", node] => (Verb::Replace, node),
+            ["sweep"] => return Ok(Self::Sweep),
             _ => {
                 return Err(
-                    "is neither `retry NODE` nor `replace NODE`, such as `retry workers-3`".to_owned(),
+                    "is none of `retry NODE`, `replace NODE` and `sweep`, such as `retry workers-3`"
+                        .to_owned(),
                 );
             }
         };
         let node = node.parse().map_err(|error| format!("{error}"))?;
-        Ok(Self { verb, node })
+        Ok(Self::Slot { verb, node })
     }
 }
 
@@ -94,18 +98,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_verb_and_a_node() {
-        let ask = " replace  workers-3 ".parse::<Ask>().unwrap();
+    fn a_line_is_a_verb_and_a_node_or_asks_for_a_sweep() {
+        let of_slot = |verb, node: &str| {
+            let node = node.parse().unwrap();
+            Ok(Ask::Slot { verb, node })
+        };
         assert_eq!(
-            (ask.verb, ask.node.to_string().as_str()),
-            (Verb::Replace, "workers-3")
+            " replace  workers-3 ".parse(),
+            of_slot(Verb::Replace, "workers-3")
         );
-        assert_eq!("retry store-0".parse::<Ask>().unwrap().verb, Verb::Retry);
+        assert_eq!("retry store-0".parse(), of_slot(Verb::Retry, "store-0"));
+        assert_eq!("sweep".parse(), Ok(Ask::Sweep));
         for bad in [
             "retry",
             "retry workers",
             "retry a-0 b-0",
             "Retry a-0",
+            "sweep a-0",
             "destroy a-0",
         ] {
             assert!(bad.parse::<Ask>().is_err(), "{bad}");

@@ -10,6 +10,7 @@ use nodewright::status::Summary;
 use nodewright::{Cluster, Stopped, UpdateError};
 use nodewright_backends::process::ProcessBackend;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::commands::{Ask, Commands, Verb};
 use crate::edits::Edits;
@@ -150,10 +151,23 @@ impl Goal {
     ///
     /// The cluster stopped.
     pub(crate) async fn obey(&self, commands: &mut Commands) -> Result<Infallible, Stopped> {
+        // A provider may take its time to answer: what is typed meanwhile does not wait for it.
+        let mut sweeps = JoinSet::new();
         loop {
-            let line = commands.next().await;
-            let Ask { verb, node } = match line.parse() {
-                Ok(ask) => ask,
+            let line = tokio::select! {
+                line = commands.next() => line,
+                Some(Ok(swept)) = sweeps.join_next() => {
+                    self.notes.tell(Note::of_sweep(swept?));
+                    continue;
+                }
+            };
+            let (verb, node) = match line.parse() {
+                Ok(Ask::Slot { verb, node }) => (verb, node),
+                Ok(Ask::Sweep) => {
+                    let cluster = self.cluster.clone();
+                    sweeps.spawn(async move { cluster.sweep().await });
+                    continue;
+                }
                 Err(message) => {
                     self.notes.tell(Note::CommandRefused { line, message });
                     continue;

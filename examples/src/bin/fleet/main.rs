@@ -10,6 +10,7 @@ mod agent;
 mod board;
 mod clock;
 mod commands;
+mod condition;
 mod detached;
 mod edits;
 mod goal;

@@ -1,14 +1,17 @@
 //! What fleet itself has to tell, beside the events of its cluster.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use nodewright::id::{LogicalNodeId, NodeAttemptId};
+use nodewright::Swept;
+use nodewright::driver::Findings;
+use nodewright::id::{LogicalNodeId, NodeAttemptId, ProviderKind};
 use nodewright::shape::Generation;
 use serde::Serialize;
 
 use crate::commands::Verb;
-use crate::refusal::Mistake;
+use crate::refusal::{Mistake, chain};
 
 /// One piece of news, in the form of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,6 +40,13 @@ pub(crate) enum Note {
         node: LogicalNodeId,
         done: bool,
     },
+    /// The sweep that was asked for on standard input was answered by all providers, or was not.
+    #[serde(rename = "command-done")]
+    SweepDone {
+        command: &'static str,
+        done: bool,
+        providers: BTreeMap<ProviderKind, Answer>,
+    },
     /// A line of standard input that asks for nothing.
     CommandRefused { line: String, message: String },
     /// So many events came faster than they could be told; what is counted of them is too low.
@@ -53,10 +63,36 @@ pub(crate) enum Note {
     Trouble { trouble: String },
 }
 
+/// What a provider answered to a sweep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Answer {
+    /// What that showed.
+    Findings(Findings),
+    /// It did not answer.
+    Error(String),
+}
+
 impl Note {
+    /// What a sweep that was asked for came to.
+    pub(crate) fn of_sweep(swept: Swept) -> Self {
+        let answer = |answer| match answer {
+            Ok(findings) => Answer::Findings(findings),
+            Err(error) => Answer::Error(chain(&error)),
+        };
+        Self::SweepDone {
+            command: "sweep",
+            done: swept.values().all(Result::is_ok),
+            providers: swept.into_iter().map(|(kind, one)| (kind, answer(one))).collect(),
+        }
+    }
+
     /// Whether it answers a line of standard input.
     pub(crate) const fn was_typed(&self) -> bool {
-        matches!(self, Self::CommandDone { .. } | Self::CommandRefused { .. })
+        matches!(
+            self,
+            Self::CommandDone { .. } | Self::SweepDone { .. } | Self::CommandRefused { .. }
+        )
     }
 }
 
@@ -80,6 +116,16 @@ impl fmt::Display for Note {
                 node,
                 done: false,
             } => write!(f, "{node}: nothing to {command}: the slot is empty"),
+            Self::SweepDone { providers, .. } => {
+                f.write_str("swept, as asked")?;
+                for (provider, answer) in providers {
+                    match answer {
+                        Answer::Findings(findings) => write!(f, "; {provider}: {findings}")?,
+                        Answer::Error(error) => write!(f, "; {provider} did not answer: {error}")?,
+                    }
+                }
+                Ok(())
+            }
             Self::CommandRefused { line, message } => write!(f, "{line:?} {message}"),
             Self::Missed { events } => write!(f, "{events} events came too fast and are not shown"),
             Self::Draining { because } => write!(f, "taking everything down: {because}"),

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,8 +41,9 @@ pub(crate) struct UpOptions {
     /// Write one line per change instead of a table; so it is, too, where the output is no terminal.
     #[arg(long, conflicts_with = "json")]
     pub(crate) plain: bool,
-    /// Write one JSON object per event, and one for each slot that comes to wait, with the reason, the groups
-    /// that it waits for, and until when; the last one is {"summary": …}. Input that was refused is told as
+    /// Write one JSON object per event, one for each slot that comes to wait, with the reason, the groups that it
+    /// waits for, and until when, and one whenever a provider is slowed down or a group degraded, and when that is
+    /// over; the last one is {"summary": …}. Input that was refused is told as
     /// {"refused": [{"line", "column", "path", "message"}, …]} before it.
     #[arg(long)]
     pub(crate) json: bool,
@@ -51,8 +53,8 @@ pub(crate) struct UpOptions {
     /// Reach the shape once, then leave the machines running and end; the next start takes them over.
     #[arg(long, conflicts_with = "once")]
     pub(crate) detach: bool,
-    /// Obey lines on standard input: `retry NODE` tries a slot again at once, halted or backing off, and
-    /// `replace NODE` replaces its machine.
+    /// Obey lines on standard input: `retry NODE` tries a slot again at once, halted or backing off, `replace
+    /// NODE` replaces its machine, and `sweep` compares all machines with what is known of them now.
     #[arg(long)]
     pub(crate) commands: bool,
     /// Kill the holders of this many random machines once the shape is reached, and wait until each slot is
@@ -71,6 +73,16 @@ pub(crate) struct UpOptions {
     /// How long a machine that is not ready may say nothing at all before it is replaced.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) stall_timeout: Duration,
+    /// Halt a slot after this many failed attempts in a row. Otherwise it is tried for ever, with backoff.
+    #[arg(long, value_name = "N")]
+    pub(crate) attempts: Option<NonZeroU32>,
+    /// How often the machines are listed and compared with what is known of them: what died unseen or was
+    /// deleted by hand is replaced, and what nobody owns is ended.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) sweep: Duration,
+    /// Do not watch machines die: only sweeps find what is dead.
+    #[arg(long)]
+    pub(crate) no_watch: bool,
 }
 
 /// How the agent behaves; without an option, well.

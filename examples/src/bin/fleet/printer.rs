@@ -7,11 +7,12 @@ use console::Term;
 use jiff::Timestamp;
 use nodewright::event::{Event, EventKind};
 use nodewright::shape::Generation;
-use nodewright::status::NodeStatus;
+use nodewright::status::{NodeStatus, Summary as Numbers};
 use serde::Serialize;
 
 use crate::board::Board;
 use crate::clock;
+use crate::condition::{Conditions, Standing};
 use crate::note::Note;
 use crate::options::UpOptions;
 use crate::refusal::{Mistake, Refusal};
@@ -66,6 +67,7 @@ pub(crate) struct Printer<W> {
     screen: Option<Screen>,
     board: Board,
     waits: Waits,
+    conditions: Conditions,
     unread: bool,
 }
 
@@ -79,6 +81,7 @@ impl<W: Write> Printer<W> {
             screen: None,
             board: Board::default(),
             waits: Waits::default(),
+            conditions: Conditions::default(),
             unread: false,
         }
     }
@@ -96,6 +99,7 @@ impl<W: Write> Printer<W> {
     pub(crate) fn event(&mut self, event: &Event) {
         match self.form {
             Form::Json => self.json(event),
+            Form::Plain if is_nothing_new(&event.kind) => {}
             Form::Plain => self.timed(event.at, &event.kind.to_string()),
             Form::Table => {
                 self.board.hear(&event.kind);
@@ -116,6 +120,22 @@ impl<W: Write> Printer<W> {
         match self.form {
             Form::Json => self.json(&Timed { at, note }),
             Form::Plain | Form::Table => self.timed(at, &note.to_string()),
+        }
+    }
+
+    /// Takes a look at the run in numbers: tells of the conditions in it, or notes them for the table.
+    pub(crate) fn survey(&mut self, seen: &Numbers) {
+        let at = clock::now();
+        if self.form == Form::Table {
+            let standings = seen.providers.iter().map(|one| Standing::of(one, at));
+            self.board.providers = standings.filter(|one| !one.is_usual()).collect();
+            return;
+        }
+        for note in &self.conditions.look(seen, at) {
+            match self.form {
+                Form::Json => self.json(&Timed { at, note }),
+                _ => self.timed(at, &note.to_string()),
+            }
         }
     }
 
@@ -214,6 +234,11 @@ fn terminal() -> Terminal {
     }
 }
 
+/// Whether a line per change has nothing to say of it: a sweep that showed what is known.
+fn is_nothing_new(event: &EventKind) -> bool {
+    matches!(event, EventKind::Swept { findings, error: None, .. } if findings.is_as_known())
+}
+
 /// Whether a person who looks at a table should be told of it all the same.
 fn is_for_people(event: &EventKind) -> bool {
     matches!(
@@ -224,11 +249,12 @@ fn is_for_people(event: &EventKind) -> bool {
             | EventKind::NodeFaulty { .. }
             | EventKind::MachineFound { .. }
             | EventKind::OrphanFound { .. }
+            | EventKind::OrphanGone { .. }
             | EventKind::MachineMoved { .. }
             | EventKind::Looked { error: Some(_), .. }
-            | EventKind::Swept { error: Some(_), .. }
+            | EventKind::Swept { .. }
             | EventKind::AttemptsExhausted
-    )
+    ) && !is_nothing_new(event)
 }
 
 #[cfg(test)]
@@ -272,12 +298,14 @@ mod tests {
             "replaced",
             "created",
             "destroyed",
+            "lost",
+            "orphans",
             "left",
             "seconds",
         ] {
             assert!(keys.contains(&key), "{keys:?}");
         }
-        assert_eq!((lines.len(), keys.len()), (3, 7));
+        assert_eq!((lines.len(), keys.len()), (3, 9));
     }
 
     #[test]
@@ -288,6 +316,23 @@ mod tests {
             "{text}"
         );
         assert_eq!(text.lines().count(), 2);
+    }
+
+    #[test]
+    fn a_sweep_that_showed_what_is_known_is_a_line_for_programs_only() {
+        let lines = |form: Form, findings: &str| {
+            let mut out = Vec::new();
+            let mut printer = Printer::new(form, &mut out, Timestamp::UNIX_EPOCH);
+            let text = format!(
+                r#"{{"at":"1970-01-01T00:00:00Z","event":"swept","provider":"process","findings":{findings}}}"#
+            );
+            printer.event(&serde_json::from_str(&text).unwrap());
+            String::from_utf8(out).unwrap().lines().count()
+        };
+        for (form, quiet) in [(Form::Json, 1), (Form::Plain, 0), (Form::Table, 0)] {
+            assert_eq!(lines(form, r#"{"listed":3}"#), quiet, "{form:?}");
+            assert_eq!(lines(form, r#"{"listed":3,"missing":1}"#), 1, "{form:?}");
+        }
     }
 
     #[test]

@@ -69,8 +69,8 @@ impl<W: Write + Send + 'static> Reporter<W> {
     }
 }
 
-/// Tells until nobody has notes any more, and then what was heard before that. Looks at the slots from time to
-/// time, while something happens, in a form that shows more than events.
+/// Tells until nobody has notes any more, and then what was heard before that. Looks at the run from time to
+/// time, while something happens, and at its slots in a form that shows them.
 async fn report<W: Write>(
     mut printer: Printer<W>,
     mut tally: Tally,
@@ -78,7 +78,7 @@ async fn report<W: Write>(
     mut notes: UnboundedReceiver<Told>,
     cluster: Cluster,
 ) -> (Printer<W>, Tally) {
-    let looks = printer.form() != Form::Plain;
+    let shows_slots = printer.form() != Form::Plain;
     let mut resized = Resized::listen(printer.form());
     let mut pulse = Pulse::new(Instant::now());
     let mut stopped = false;
@@ -86,7 +86,13 @@ async fn report<W: Write>(
         tokio::select! {
             biased;
             () = pulse.due() => {
-                printer.look(look(&cluster).await);
+                // A cluster that has stopped has no numbers any more.
+                if let Ok(numbers) = cluster.status().await {
+                    printer.survey(&numbers);
+                }
+                if shows_slots {
+                    printer.look(look(&cluster).await);
+                }
                 pulse.looked(Instant::now(), printer.tick());
                 continue;
             }
@@ -112,9 +118,7 @@ async fn report<W: Write>(
             },
             () = resized.next() => {}
         }
-        if looks {
-            pulse.stir();
-        }
+        pulse.stir();
     }
 }
 

@@ -19,6 +19,10 @@ pub(crate) struct Summary {
     pub(crate) created: u64,
     /// Machines that were taken down.
     pub(crate) destroyed: u64,
+    /// Machines that were lost after they had been ready: told by the watch, or found dead or gone by a sweep.
+    pub(crate) lost: u64,
+    /// Machines that were found and that no slot owned.
+    pub(crate) orphans: u64,
     /// Processes of the run that are still there, counted at the operating system; none if it would not say.
     pub(crate) left: Option<u64>,
     /// How long it took.
@@ -48,6 +52,8 @@ impl Summary {
             replaced: tally.replaced,
             created: tally.created,
             destroyed: tally.destroyed,
+            lost: tally.lost,
+            orphans: tally.orphans,
             missed: tally.missed,
             ..self
         }
@@ -59,7 +65,7 @@ impl fmt::Display for Summary {
         let left = self.left.map_or("unknown".to_owned(), |left| left.to_string());
         write!(
             f,
-            "{}: {} nodes, {} replaced, {} machines created, {} destroyed, {left} processes left, {:.1} s",
+            "{}: {} nodes, {} replaced, {} machines created, {} destroyed, ",
             if self.converged {
                 "converged"
             } else {
@@ -69,8 +75,13 @@ impl fmt::Display for Summary {
             self.replaced,
             self.created,
             self.destroyed,
-            self.seconds
         )?;
+        for (count, what) in [(self.lost, "lost"), (self.orphans, "orphaned")] {
+            if count > 0 {
+                write!(f, "{count} {what}, ")?;
+            }
+        }
+        write!(f, "{left} processes left, {:.1} s", self.seconds)?;
         if self.missed > 0 {
             write!(f, " (at least: {} events were missed)", self.missed)?;
         }

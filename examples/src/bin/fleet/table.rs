@@ -11,7 +11,8 @@ use nodewright::id::GroupId;
 use nodewright::node::Stage;
 
 use crate::board::{Board, Row};
-use crate::wording::{Phase, age, waits_for};
+use crate::condition::Standing;
+use crate::wording::{Phase, age, clean, waits_for};
 
 /// The widest a group's name is shown: what else a row says leaves it so much of 80 columns.
 const NAME: usize = 20;
@@ -45,6 +46,8 @@ pub(crate) fn lines(board: &Board, terminal: Terminal, now: Timestamp) -> Vec<St
     if height > 1 {
         lines.push(stages(board));
     }
+    let room = height.saturating_sub(lines.len()) / 2;
+    lines.extend(providers(board, terminal, now).take(room));
     let mut unsettled: Vec<&Row> = board.rows().filter(|row| !row.is_settled()).collect();
     // Rows of one urgency stay in their order, so that a row is found where it was.
     unsettled.sort_by_key(|row| Urgency::of(row));
@@ -117,6 +120,12 @@ fn stages(board: &Board) -> String {
         return "nothing is there".to_owned();
     }
     counts.join(", ")
+}
+
+/// What is unusual about the providers.
+fn providers(board: &Board, terminal: Terminal, now: Timestamp) -> impl Iterator<Item = String> {
+    let line = move |one: &Standing| terminal.style(Style::new().yellow(), clean(&one.words_at(now)));
+    board.providers.iter().map(line)
 }
 
 fn stage_name(stage: Option<Stage>) -> &'static str {

@@ -119,6 +119,8 @@ fn policy(options: &UpOptions) -> Policy {
     policy.startup_timeout = options.startup_timeout;
     policy.stall_timeout = options.stall_timeout;
     policy.join_grace = Duration::from_secs(1);
+    policy.sweep_interval = options.sweep;
+    policy.attempt_limit = options.attempts;
     policy
 }
 
@@ -182,6 +184,7 @@ impl Fleet {
         let own = std::env::current_exe().map_err(|error| refused("finding this program", &error))?;
         let mut config = ProcessConfig::new(&ground.directory);
         config.env = BTreeMap::from([("FLEET".to_owned(), own.to_string_lossy().into_owned())]);
+        config.watch = !options.no_watch;
         let backend =
             ProcessBackend::open(config).map_err(|error| refused("opening the state directory", &error))?;
         let mut config = Config::new(ground.shape.clone())
@@ -331,10 +334,10 @@ async fn detach(goal: &Goal, because: &str, detached: &Detached) -> bool {
     true
 }
 
-/// The attempts of a state that hold a machine.
-fn holding(state: &ClusterState) -> impl Iterator<Item = NodeAttemptId> {
+/// The attempts of a state that hold a machine, each with whether it is ready.
+fn holding(state: &ClusterState) -> impl Iterator<Item = (NodeAttemptId, bool)> {
     let nodes = state.nodes.iter().filter(|(_, node)| node.lease.is_some());
-    nodes.map(|(_, node)| node.attempt)
+    nodes.map(|(_, node)| (node.attempt, node.ready))
 }
 
 async fn until(moment: Option<Instant>) {

@@ -24,7 +24,7 @@ pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
 }
 
 /// When something comes, as seen from now. Never too early.
-fn ahead(at: Timestamp, now: Timestamp) -> String {
+pub(crate) fn ahead(at: Timestamp, now: Timestamp) -> String {
     format!("+{}", span(whole(at, now)))
 }
 

@@ -9,6 +9,8 @@ use nodewright::status::{Awaited, NodeStatus, Trouble, Why};
 
 use super::*;
 use crate::board::tests::{at, creating, ready, unsettled, waiting};
+use crate::condition::Standing;
+use crate::condition::tests::provider;
 
 const USUAL: Terminal = Terminal {
     rows: 24,
@@ -92,6 +94,24 @@ store    1/3 ready, 1 creating, 1 booting
 workers  0/1 ready, 1 waiting for store
 ",
     );
+}
+
+#[test]
+fn a_provider_that_is_slowed_down_is_a_line_of_its_own_that_counts_down() {
+    let mut board = board(vec![ready("store-0", 1)]);
+    board.providers = vec![Standing::of(&provider(16, Some(9)), at(4))];
+    assert_shows(
+        &shown(&board, USUAL),
+        "
+██████████████████████████ 1/1 ready, generation 2
+1 dormant
+process: slowed down to 16 of 64 calls; asked nothing until +5 s
+store  1/1 ready
+",
+    );
+    assert!(board.tick(at(4)).is_some());
+    // It is the first to give way, after all that is not settled.
+    assert_eq!(shown(&board, Terminal { rows: 3, ..USUAL }).len(), 2);
 }
 
 #[test]
