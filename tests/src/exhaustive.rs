@@ -168,7 +168,7 @@ impl Model for Search {
             self.spent.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        world.by_itself(actions);
+        world.by_itself(&self.setup, actions);
         world.allowed(&self.setup, actions);
         if self.setup.backwards {
             actions.reverse();
@@ -298,7 +298,7 @@ impl Search {
                 ));
             }
             let mut possible = Vec::new();
-            world.by_itself(&mut possible);
+            world.by_itself(&self.setup, &mut possible);
             world.allowed(&self.setup, &mut possible);
             if possible.contains(action) {
                 world = world.step(&self.setup, action);
@@ -323,7 +323,7 @@ impl Search {
         let begun = world.now;
         for action in way {
             let mut possible = Vec::new();
-            world.by_itself(&mut possible);
+            world.by_itself(&self.setup, &mut possible);
             world.allowed(&self.setup, &mut possible);
             if !possible.contains(action) {
                 continue;

@@ -3,6 +3,7 @@
 //! `NODEWRIGHT_STATES=more` raises the bounds; see the module `exhaustive` for what both visit.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use nodewright_conformance::exhaustive::{Budget, Setup, explore};
 use nodewright_conformance::{group, template};
@@ -167,4 +168,61 @@ fn two_groups_hold_and_keep_their_order() {
         vec![],
     ];
     visit(setup, 600_000);
+}
+
+/// A cluster whose provider is swept, with questions that any two moments part.
+fn swept(mut setup: Setup) -> Setup {
+    setup.sweeps = true;
+    setup.visibility = Duration::from_secs(1);
+    setup.policy.probe_interval = Duration::from_secs(1);
+    setup.policy.sweep_interval = Duration::from_secs(2);
+    setup
+}
+
+/// Nobody tells of machines that die, vanish or move, nor of those that turn up: sweeps find out.
+#[test]
+fn one_slot_holds_when_only_sweeps_tell() {
+    let total = if more() { 3 } else { 2 };
+    let budget = Budget::of(total)
+        .calls(1)
+        .losses(2)
+        .moves(1)
+        .strays(2)
+        .looks(2)
+        .shapes(1)
+        .sweeps(1);
+    visit(swept(one_slot("swept", budget)), 1_000);
+}
+
+/// The same of a slot that is at rest, with more questions.
+#[test]
+fn one_slot_at_rest_holds_when_only_sweeps_tell() {
+    let total = if more() { 3 } else { 2 };
+    let budget = Budget::of(total)
+        .calls(1)
+        .losses(2)
+        .moves(1)
+        .strays(2)
+        .looks(2)
+        .shapes(1)
+        .processes(1)
+        .sweeps(2);
+    let mut setup = swept(one_slot("swept at rest", budget));
+    setup.settled = true;
+    visit(setup, 1_000);
+}
+
+/// The provider has outages in which it answers that nothing is there.
+#[test]
+fn two_slots_hold_through_an_outage_that_answers_with_nothing() {
+    let budget = Budget::of(if more() { 4 } else { 3 })
+        .losses(1)
+        .looks(3)
+        .sweeps(2);
+    let mut setup = swept(Setup::new("an outage", budget));
+    setup.shapes = workers(&[(2, "one")]);
+    setup.policy.max_lost_least = 2;
+    setup.policy.mass_loss_hold = Duration::from_secs(5);
+    setup.settled = true;
+    visit(setup, 1_000);
 }
