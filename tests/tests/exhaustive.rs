@@ -170,7 +170,7 @@ fn two_groups_hold_and_keep_their_order() {
     visit(setup, 600_000);
 }
 
-/// A cluster whose provider is swept, with questions that any two moments part.
+/// A cluster whose provider is swept. Any two moments part two questions.
 fn swept(mut setup: Setup) -> Setup {
     setup.sweeps = true;
     setup.visibility = Duration::from_secs(1);
@@ -182,23 +182,24 @@ fn swept(mut setup: Setup) -> Setup {
 /// Nobody tells of machines that die, vanish or move, nor of those that turn up: sweeps find out.
 #[test]
 fn one_slot_holds_when_only_sweeps_tell() {
-    let total = if more() { 3 } else { 2 };
-    let budget = Budget::of(total)
-        .calls(1)
+    let budget = Budget::of(if more() { 3 } else { 2 })
+        .calls(2)
+        .streams(1)
         .losses(2)
         .moves(1)
         .strays(2)
         .looks(2)
-        .shapes(1)
-        .sweeps(1);
+        .shapes(2)
+        .hands(1)
+        .processes(1)
+        .sweeps(2);
     visit(swept(one_slot("swept", budget)), 1_000);
 }
 
-/// The same of a slot that is at rest, with more questions.
+/// The same of a slot that is at rest, where more may go wrong.
 #[test]
 fn one_slot_at_rest_holds_when_only_sweeps_tell() {
-    let total = if more() { 3 } else { 2 };
-    let budget = Budget::of(total)
+    let budget = Budget::of(if more() { 4 } else { 3 })
         .calls(1)
         .losses(2)
         .moves(1)
@@ -212,13 +213,31 @@ fn one_slot_at_rest_holds_when_only_sweeps_tell() {
     visit(setup, 1_000);
 }
 
+/// Endpoints are looked up, calls go on for ever, and moments lie too close to one another to part questions.
+#[test]
+fn one_slot_holds_when_questions_lie_close_together() {
+    let budget = Budget::of(if more() { 3 } else { 2 })
+        .calls(1)
+        .losses(1)
+        .moves(1)
+        .strays(1)
+        .looks(1)
+        .sweeps(2);
+    let mut setup = one_slot("close questions", budget);
+    setup.sweeps = true;
+    setup.policy.sweep_interval = Duration::from_secs(6);
+    setup.abortable = false;
+    setup.endpoint_at_once = false;
+    visit(setup, 1_000);
+}
+
 /// The provider has outages in which it answers that nothing is there.
 #[test]
 fn two_slots_hold_through_an_outage_that_answers_with_nothing() {
     let budget = Budget::of(if more() { 4 } else { 3 })
         .losses(1)
-        .looks(3)
-        .sweeps(2);
+        .looks(2)
+        .sweeps(3);
     let mut setup = swept(Setup::new("an outage", budget));
     setup.shapes = workers(&[(2, "one")]);
     setup.policy.max_lost_least = 2;

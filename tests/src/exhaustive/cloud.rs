@@ -1,6 +1,6 @@
 //! The provider, as far as it matters: who has which machine, which sessions live, what is still to come.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -24,8 +24,6 @@ pub(super) struct Machine {
     pub(super) alive: bool,
     /// Whether it is listed.
     pub(super) listed: bool,
-    /// Whether it is there against its provider's word.
-    pub(super) stray: bool,
     /// Where it is.
     pub(super) endpoint: Endpoint,
     /// Until when look-ups may miss it.
@@ -67,6 +65,8 @@ pub(super) struct Cloud {
     pub(super) late: Vec<Late>,
     /// How many machines each attempt ever had: no two have one name.
     pub(super) made: BTreeMap<NodeAttemptId, u8>,
+    /// The attempts of which machines turned up against the provider's word.
+    pub(super) strays: BTreeSet<NodeAttemptId>,
 }
 
 impl Cloud {
@@ -167,7 +167,8 @@ impl Cloud {
 
     /// What of that is there as the provider promised.
     pub(super) fn promised(&self) -> impl Iterator<Item = &Machine> {
-        self.listed().filter(|machine| !machine.stray)
+        self.listed()
+            .filter(|machine| !self.strays.contains(&machine.attempt))
     }
 
     fn make(
@@ -190,7 +191,7 @@ impl Cloud {
         attempt: NodeAttemptId,
         template: TemplateDigest,
         seen_by: Timestamp,
-    ) -> &mut Machine {
+    ) {
         let made = self.made.entry(attempt).or_default();
         *made += 1;
         let mut lease = LeaseFacts::new(LeaseId::new(format!("m{attempt}-{made}")));
@@ -202,10 +203,8 @@ impl Cloud {
             lease,
             alive: true,
             listed: true,
-            stray: false,
             seen_by,
         });
-        self.machines.last_mut().expect("it was put there")
     }
 
     /// Lets a create come through when it may not any more.
@@ -216,7 +215,8 @@ impl Cloud {
         template: TemplateDigest,
         now: Timestamp,
     ) {
-        self.put(node, attempt, template, now).stray = true;
+        self.put(node, attempt, template, now);
+        self.strays.insert(attempt);
     }
 
     /// Lets a create come through whose caller is gone.

@@ -10,6 +10,7 @@ use nodewright_core::effect::CommandKind;
 use nodewright_core::id::{LogicalNodeId, NodeAttemptId};
 use nodewright_core::node::{ManagedNode, Stage};
 
+use super::cloud::Late;
 use super::setup::Setup;
 use super::world::{Violation, World, hold};
 
@@ -179,7 +180,8 @@ impl World {
                 machine.node
             );
         }
-        for late in &self.cloud.late {
+        let strayed = |late: &&Late| self.cloud.strays.contains(&late.attempt);
+        for late in self.cloud.late.iter().filter(|late| !strayed(late)) {
             hold!(
                 "G15",
                 may_find(&late.node, late.attempt) || self.cloud.machine(late.attempt).is_some(),
@@ -203,7 +205,12 @@ impl World {
             let orphan = state.orphans.keys().any(|key| key.attempt == attempt);
             let mut machines = self.cloud.promised();
             let machine = machines.any(|machine| machine.attempt == attempt);
-            let late = self.cloud.late.iter().any(|late| late.attempt == attempt);
+            let mut late = self
+                .cloud
+                .late
+                .iter()
+                .filter(|late| !self.cloud.strays.contains(&late.attempt));
+            let late = late.any(|late| late.attempt == attempt);
             hold!(
                 "G14",
                 orphan || !(machine || late),

@@ -188,7 +188,8 @@ impl World {
             held += 1;
             let is_so = |machine: &Machine| {
                 let there = machine.lease.id == lease.id && machine.alive && machine.listed;
-                there && node.endpoint.as_ref() == Some(&machine.endpoint)
+                let known = node.endpoint.as_ref();
+                there && known.is_none_or(|known| *known == machine.endpoint)
             };
             if node.missing_since.is_some() || !self.cloud.machines.iter().any(is_so) {
                 return false;

@@ -97,10 +97,10 @@ pub(super) fn of(world: &World, setup: &Setup) -> u64 {
     }
     for machine in &cloud.machines {
         (&machine.node, machine.attempt, &machine.lease, machine.alive).hash(hasher);
-        (machine.listed, machine.stray, &machine.endpoint).hash(hasher);
+        (machine.listed, &machine.endpoint).hash(hasher);
         Some(machine.seen_by).filter(|at| *at > world.now).hash(hasher);
     }
-    (&cloud.sessions, &cloud.late, &cloud.made).hash(hasher);
+    (&cloud.sessions, &cloud.late, &cloud.made, &cloud.strays).hash(hasher);
     // What lies beside one another lies there in no order.
     let one = |item: &dyn Fn(&mut FromNow)| {
         let mut hasher = fresh();
