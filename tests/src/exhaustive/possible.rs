@@ -68,7 +68,7 @@ impl World {
         }
         if !prompt && self.next_moment().is_some() {
             actions.push(Action::Advance);
-        } else if !prompt && setup.sweeps && self.looking.is_none() && !self.is_known() {
+        } else if !prompt && setup.sweeps && self.is_worth_a_sweep() {
             actions.push(Action::Sweep);
         }
     }
@@ -175,6 +175,11 @@ impl World {
         if listed.any(|machine| machine.seen_by > self.now) {
             actions.push(Action::LagLook);
         }
+    }
+
+    /// Whether somebody may learn something by asking, nothing else being left to wait for.
+    fn is_worth_a_sweep(&self) -> bool {
+        self.looking.is_none() && self.calls.is_empty() && !self.is_known()
     }
 
     /// Whether a true answer would show nothing new.
