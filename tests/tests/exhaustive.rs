@@ -195,7 +195,7 @@ fn one_slot_holds_when_only_sweeps_tell() {
     } else {
         budget
     };
-    visit(swept(one_slot("swept", budget.sweeps(2))), 1_000);
+    visit(swept(one_slot("swept", budget.sweeps(2))), 200_000);
 }
 
 /// The same of a slot that is at rest, where more may go wrong.
@@ -209,7 +209,7 @@ fn one_slot_at_rest_holds_when_only_sweeps_tell() {
     };
     let mut setup = swept(one_slot("swept at rest", budget.sweeps(2)));
     setup.settled = true;
-    visit(setup, 1_000);
+    visit(setup, 280_000);
 }
 
 /// Endpoints are looked up, calls go on for ever, and moments lie too close to one another to part questions.
@@ -227,7 +227,7 @@ fn one_slot_holds_when_questions_lie_close_together() {
     setup.policy.sweep_interval = Duration::from_secs(6);
     setup.abortable = false;
     setup.endpoint_at_once = false;
-    visit(setup, 1_000);
+    visit(setup, 100_000);
 }
 
 /// The provider has outages in which it answers that nothing is there.
@@ -242,5 +242,5 @@ fn two_slots_hold_through_an_outage_that_answers_with_nothing() {
     setup.policy.max_lost_least = 2;
     setup.policy.mass_loss_hold = Duration::from_secs(5);
     setup.settled = true;
-    visit(setup, 1_000);
+    visit(setup, 13_000);
 }
