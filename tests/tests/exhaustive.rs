@@ -64,13 +64,24 @@ fn one_slot_holds_whatever_goes_wrong_twice() {
 /// What is visited does not depend on which of two states that are one is met first.
 #[test]
 fn the_order_of_the_search_leaves_no_trace() {
-    let visited = [false, true].map(|backwards| {
-        let mut setup = one_slot("both ways", anything(2));
-        setup.backwards = backwards;
-        explore(setup).unwrap_or_else(|broken| panic!("{broken}"))
-    });
-    let [one, other] = visited.map(|visited| (visited.states, visited.calm, visited.steps, visited.most));
-    assert_eq!(one, other);
+    let asked = Budget::of(2)
+        .losses(1)
+        .strays(1)
+        .moves(1)
+        .looks(1)
+        .shapes(1)
+        .sweeps(2);
+    let mut at_rest = swept(one_slot("swept both ways", asked));
+    at_rest.settled = true;
+    for setup in [one_slot("both ways", anything(2)), at_rest] {
+        let visited = [false, true].map(|backwards| {
+            let mut setup = setup.clone();
+            setup.backwards = backwards;
+            explore(setup).unwrap_or_else(|broken| panic!("{broken}"))
+        });
+        let [one, other] = visited.map(|visited| (visited.states, visited.calm, visited.steps, visited.most));
+        assert_eq!(one, other, "{}", setup.name);
+    }
 }
 
 #[test]
