@@ -30,7 +30,7 @@ impl ClusterDriver {
         let mut draft = std::mem::take(&mut self.spare);
         loop {
             draft.clear();
-            self.draft(&mut draft, now);
+            report.considered += self.draft(&mut draft, now);
             self.state.observed_generation = self.desired.generation();
             let did = self.apply(&draft, now, &mut effects);
             if std::mem::take(&mut self.index.lease_changed) || did {

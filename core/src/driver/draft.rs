@@ -12,8 +12,8 @@ use crate::state::Slot;
 
 impl ClusterDriver {
     /// Drafts the next pass: of the dirty slots, of those whose wait has ended, and of those that wait for a
-    /// place that is free now. Takes the places that it gives out.
-    pub(super) fn draft(&mut self, draft: &mut Draft, now: Timestamp) {
+    /// place that is free now. Takes the places that it gives out. Says how many slots it looked at.
+    pub(super) fn draft(&mut self, draft: &mut Draft, now: Timestamp) -> u64 {
         let index = &mut self.index;
         while let Some(slot) = index.pop_due_wake(now) {
             index.mark(slot);
@@ -23,6 +23,7 @@ impl ClusterDriver {
         for slot in &slots {
             self.consider(*slot, looked, draft, now);
         }
+        let considered = slots.len() as u64;
         slots.clear();
         // The emptied vector goes back, so that a steady flow of events allocates nothing.
         self.index.dirty = slots;
@@ -30,6 +31,7 @@ impl ClusterDriver {
         self.grant(draft, now);
         draft.requeue(looks_at(&self.state, now));
         draft.finish();
+        considered
     }
 
     fn consider(&mut self, slot: Slot, looked: bool, draft: &mut Draft, now: Timestamp) {

@@ -123,6 +123,8 @@ pub struct DueOperation {
 pub struct DriveReport {
     /// Passes that did something.
     pub passes: u32,
+    /// Slots that were looked at, each as often as it was.
+    pub considered: u64,
     /// Effects handed over.
     pub effects: u64,
     /// Nodes that cannot go on, reported when that begins.
