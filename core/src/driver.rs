@@ -259,9 +259,10 @@ impl ClusterDriver {
         slot.is_some_and(|slot| self.change(slot, |node, _, _| hand(node)).is_some())
     }
 
-    /// Marks everything dirty: the next drive is a full pass. The safety net under all events.
+    /// Marks everything dirty: the next drive is a full pass. The safety net under all events. Its report names the
+    /// slots of which something changed, and not all that were looked at.
     pub fn trigger(&mut self) {
-        self.index.mark_all(&self.state, &self.desired);
+        self.index.recheck_all(&self.state, &self.desired);
     }
 
     /// Runs passes until nothing is left to do now, handing effects to `sink`.

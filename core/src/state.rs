@@ -340,6 +340,10 @@ pub struct ClusterState {
     pub nodes: Nodes,
     /// One entry per registered provider.
     pub providers: BTreeMap<ProviderKind, ProviderState>,
+    /// What the groups of the accepted shape depend on directly, where they depend on any: whoever takes the state
+    /// over with a shape that lacks some of them keeps their order.
+    #[serde(default)]
+    pub depends_on: BTreeMap<GroupId, BTreeSet<GroupId>>,
     /// What groups that left the shape depended on when they left, as long as they have slots: of what stayed
     /// all, directly or not, and of what left with them the next, which has an entry of its own.
     #[serde(default)]
@@ -359,6 +363,7 @@ impl ClusterState {
             pass: PassId::default(),
             nodes: Nodes::default(),
             providers: BTreeMap::new(),
+            depends_on: BTreeMap::new(),
             departed: BTreeMap::new(),
             orphans: BTreeMap::new(),
         }
@@ -436,6 +441,19 @@ impl ClusterState {
                 problems
                     .iter()
                     .map(|problem| format!("departed groups: {problem}")),
+            );
+        }
+        let named = self.depends_on.keys().chain(self.depends_on.values().flatten());
+        let named: BTreeSet<&GroupId> = named.collect();
+        let accepted = named.into_iter().map(|name| {
+            let below = self.depends_on.get(name).into_iter().flatten();
+            (name.as_str(), below.map(GroupId::as_str))
+        });
+        if let Err(problems) = Graph::new(accepted) {
+            broken.extend(
+                problems
+                    .iter()
+                    .map(|problem| format!("accepted groups: {problem}")),
             );
         }
         if broken.is_empty() { Ok(()) } else { Err(broken) }

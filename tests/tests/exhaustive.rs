@@ -3,6 +3,7 @@
 //! `NODEWRIGHT_STATES=more` raises the bounds; see the module `exhaustive` for what both visit.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use nodewright_conformance::exhaustive::{Budget, Setup, explore};
 use nodewright_conformance::{group, template};
@@ -63,13 +64,24 @@ fn one_slot_holds_whatever_goes_wrong_twice() {
 /// What is visited does not depend on which of two states that are one is met first.
 #[test]
 fn the_order_of_the_search_leaves_no_trace() {
-    let visited = [false, true].map(|backwards| {
-        let mut setup = one_slot("both ways", anything(2));
-        setup.backwards = backwards;
-        explore(setup).unwrap_or_else(|broken| panic!("{broken}"))
-    });
-    let [one, other] = visited.map(|visited| (visited.states, visited.calm, visited.steps, visited.most));
-    assert_eq!(one, other);
+    let asked = Budget::of(2)
+        .losses(1)
+        .strays(1)
+        .moves(1)
+        .looks(1)
+        .shapes(1)
+        .sweeps(2);
+    let mut at_rest = swept(one_slot("swept both ways", asked));
+    at_rest.settled = true;
+    for setup in [one_slot("both ways", anything(2)), at_rest] {
+        let visited = [false, true].map(|backwards| {
+            let mut setup = setup.clone();
+            setup.backwards = backwards;
+            explore(setup).unwrap_or_else(|broken| panic!("{broken}"))
+        });
+        let [one, other] = visited.map(|visited| (visited.states, visited.calm, visited.steps, visited.most));
+        assert_eq!(one, other, "{}", setup.name);
+    }
 }
 
 #[test]
@@ -167,4 +179,79 @@ fn two_groups_hold_and_keep_their_order() {
         vec![],
     ];
     visit(setup, 600_000);
+}
+
+/// A cluster whose provider is swept. Any two moments part two questions.
+fn swept(mut setup: Setup) -> Setup {
+    setup.sweeps = true;
+    setup.visibility = Duration::from_secs(1);
+    setup.policy.probe_interval = Duration::from_secs(1);
+    setup.policy.sweep_interval = Duration::from_secs(2);
+    setup
+}
+
+/// Nobody tells of machines that die, vanish or move, nor of those that turn up: sweeps find out.
+#[test]
+fn one_slot_holds_when_only_sweeps_tell() {
+    let budget = Budget::of(2)
+        .calls(1)
+        .losses(1)
+        .moves(1)
+        .strays(1)
+        .looks(1)
+        .shapes(1)
+        .processes(1);
+    let budget = if more() {
+        anything(2).moves(1).strays(2)
+    } else {
+        budget
+    };
+    visit(swept(one_slot("swept", budget.sweeps(2))), 200_000);
+}
+
+/// The same of a slot that is at rest, where more may go wrong.
+#[test]
+fn one_slot_at_rest_holds_when_only_sweeps_tell() {
+    let budget = Budget::of(3).losses(2).moves(1).strays(1).looks(2).shapes(1);
+    let budget = if more() {
+        budget.calls(1).processes(1)
+    } else {
+        budget
+    };
+    let mut setup = swept(one_slot("swept at rest", budget.sweeps(2)));
+    setup.settled = true;
+    visit(setup, 280_000);
+}
+
+/// Endpoints are looked up, calls go on for ever, and moments lie too close to one another to part questions.
+#[test]
+fn one_slot_holds_when_questions_lie_close_together() {
+    let budget = Budget::of(if more() { 3 } else { 2 })
+        .calls(1)
+        .losses(1)
+        .moves(1)
+        .strays(1)
+        .looks(1)
+        .sweeps(2);
+    let mut setup = one_slot("close questions", budget);
+    setup.sweeps = true;
+    setup.policy.sweep_interval = Duration::from_secs(6);
+    setup.abortable = false;
+    setup.endpoint_at_once = false;
+    visit(setup, 100_000);
+}
+
+/// The provider has outages in which it answers that nothing is there.
+#[test]
+fn two_slots_hold_through_an_outage_that_answers_with_nothing() {
+    let budget = Budget::of(if more() { 4 } else { 3 })
+        .losses(1)
+        .looks(2)
+        .sweeps(3);
+    let mut setup = swept(Setup::new("an outage", budget));
+    setup.shapes = workers(&[(2, "one")]);
+    setup.policy.max_lost_least = 2;
+    setup.policy.mass_loss_hold = Duration::from_secs(5);
+    setup.settled = true;
+    visit(setup, 13_000);
 }

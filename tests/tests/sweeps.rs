@@ -174,6 +174,31 @@ fn what_is_said_of_a_lease_that_is_newer_than_the_question_does_not_count() {
     assert_eq!((findings.lost, findings.passed_over), (1, 0));
 }
 
+/// Row 2: an answer that is too old to be judged shows all the same that the machine was there.
+#[test]
+fn a_machine_that_is_listed_in_between_begins_a_new_row_whatever_is_newer_than_the_question() {
+    let mut run = ByHand::fresh(of(1), policy(), PaceConfig::default());
+    let create = run.drive().remove(0);
+    let created = CreatedLease {
+        lease: LeaseFacts::new(LeaseId::new("m-1")),
+        endpoint: None,
+    };
+    let _ = run.answer(&create, Outcome::LeaseCreated(created));
+    let look_up = run.drive().remove(0);
+    assert_eq!(on_demand(&mut run, 1, &[0]).missing, 1);
+    run.driver.sweep(run.now);
+    let look = run.due_sweep();
+    let _ = run.succeed(&look_up);
+    run.drive();
+    let entries = all_but(&run, &[]);
+    let findings = run.answer_look(&look, run.now, Ok(entries));
+    assert_eq!((findings.missing, findings.passed_over), (0, 1));
+    run.succeed_all();
+    let third = on_demand(&mut run, APART, &[0]);
+    assert_eq!((third.lost, third.missing), (0, 1));
+    assert!(lost(&run).is_empty());
+}
+
 /// The safety net under all events.
 #[test]
 fn every_answered_sweep_has_all_slots_looked_at_again() {

@@ -45,6 +45,8 @@ pub(crate) struct Supervision {
     publish_every: Duration,
     publish_at: Option<Timestamp>,
     published_at: Timestamp,
+    /// Whether anything may have changed since.
+    unpublished: bool,
     pass_queued: bool,
     pub(super) armed: Option<Timestamp>,
     waiters: Vec<(Generation, Port<()>)>,
@@ -82,6 +84,7 @@ impl Supervision {
             publish_every,
             publish_at: None,
             published_at: clock.now(),
+            unpublished: true,
             pass_queued: false,
             armed: None,
             waiters: Vec::new(),
@@ -101,6 +104,7 @@ impl Supervision {
     /// Folds all that was reported.
     pub(super) fn fold_inbox(&mut self) {
         let reported = self.inbox.take();
+        self.unpublished |= !reported.is_empty();
         // Read after what was reported, so that nothing of it lies in the future.
         let now = self.clock.now();
         for incoming in reported {
@@ -127,7 +131,9 @@ impl Supervision {
         if !self.draining.is_empty() || self.stopping {
             return Err(UpdateError::Draining);
         }
-        Ok(self.driver.update_desired(shape, self.clock.now())?)
+        let accepted = self.driver.update_desired(shape, self.clock.now())?;
+        self.unpublished = true;
+        Ok(accepted)
     }
 
     /// Runs a pass, and tells everybody what came of it.
@@ -151,6 +157,7 @@ impl Supervision {
         }
         let Self { driver, children, .. } = self;
         let report = driver.drive(now, &mut Batches { children });
+        self.unpublished |= report.passes > 0 || !report.touched.is_empty();
         self.tell(report, now);
         self.answer();
         self.publish(now);
@@ -220,8 +227,11 @@ impl Supervision {
         }
     }
 
-    /// Publishes the state, but not too often: a publication copies it.
+    /// Publishes what changed of the state, but not too often: a publication copies it.
     fn publish(&mut self, now: Timestamp) {
+        if !self.unpublished {
+            return;
+        }
         let due = self
             .published_at
             .checked_add(self.publish_every)
@@ -232,6 +242,7 @@ impl Supervision {
         }
         self.publish_at = None;
         self.published_at = now;
+        self.unpublished = false;
         self.published.send_replace(Arc::new(self.driver.state().clone()));
     }
 

@@ -9,14 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ClusterDriver;
 use crate::desired::Desired;
+use crate::graph::Graph;
 use crate::id::GroupId;
 use crate::state::ClusterState;
 
-type Departed = BTreeMap<GroupId, BTreeSet<GroupId>>;
+/// What groups depend on.
+type Ties = BTreeMap<GroupId, BTreeSet<GroupId>>;
 
 /// Forgets the entry of a group that is back in the shape: that says what the group depends on now. Entries
 /// that led through it keep what they led to.
-fn welcome_back(departed: &mut Departed, name: &GroupId) -> bool {
+fn welcome_back(departed: &mut Ties, name: &GroupId) -> bool {
     let Some(below) = departed.remove(name) else {
         return false;
     };
@@ -44,9 +46,60 @@ fn welcome_all_back(state: &mut ClusterState, desired: &Desired) -> bool {
 }
 
 /// Brings the entries of a state that was handed back in line with the shape and with the slots that are left.
+/// The shape may lack groups that the state's own still had.
 pub(super) fn settle_departed(state: &mut ClusterState, desired: &Desired) {
     welcome_all_back(state, desired);
+    let accepted = std::mem::take(&mut state.depends_on);
+    let names: BTreeSet<&GroupId> = accepted.keys().chain(accepted.values().flatten()).collect();
+    let names: Vec<&GroupId> = names.into_iter().collect();
+    let below = |name| accepted.get(name).into_iter().flatten().map(GroupId::as_str);
+    let graph = Graph::new(names.iter().map(|name| (name.as_str(), below(*name))));
+    let graph = graph.expect("the state was checked, and a new one has no ties");
+    note_leaving(state, &names, &graph, desired);
     forget_all(state);
+    state.depends_on = ties(desired);
+}
+
+/// What the groups of a shape depend on directly, where they depend on any.
+pub(super) fn ties(desired: &Desired) -> Ties {
+    let groups = desired.groups();
+    let tied = groups.iter().filter(|group| !group.depends_on.is_empty());
+    tied.map(|group| {
+        let below = group.depends_on.iter().map(|place| groups[*place].id.clone());
+        (group.id.clone(), below.collect())
+    })
+    .collect()
+}
+
+/// Notes what the groups of this graph that another shape lacks depend on. Says whether an entry came.
+fn note_leaving(state: &mut ClusterState, names: &[&GroupId], graph: &Graph, next: &Desired) -> bool {
+    let stays: Vec<bool> = names.iter().map(|name| next.find(name).is_some()).collect();
+    // An entry leads through these.
+    let mut needed = vec![false; names.len()];
+    let mut changed = false;
+    for &place in graph.reversed().filter(|place| !stays[**place]) {
+        let interned = state.nodes.group(names[place]);
+        let has_slots = interned.is_some_and(|group| !state.nodes.is_empty_group(group));
+        if !has_slots && !needed[place] {
+            continue;
+        }
+        let mut below = BTreeSet::new();
+        for &next in graph.requires(place) {
+            below.insert(names[next].clone());
+            needed[next] = true;
+            if stays[next] {
+                for further in graph.requires_all(next) {
+                    below.insert(names[further].clone());
+                    needed[further] = true;
+                }
+            }
+        }
+        if !below.is_empty() {
+            state.departed.insert(names[place].clone(), below);
+            changed = true;
+        }
+    }
+    changed
 }
 
 /// Forgets every entry whose group has no slot and that nothing leads through.
@@ -75,38 +128,10 @@ impl ClusterDriver {
     /// Before another shape is put in place: notes what the groups that leave depended on. Says whether an
     /// entry came or went.
     pub(super) fn note_departed(&mut self, next: &Desired) -> bool {
-        let mut changed = welcome_all_back(&mut self.state, next);
+        let changed = welcome_all_back(&mut self.state, next);
         let (groups, graph) = (self.desired.groups(), self.desired.graph());
-        let stays: Vec<bool> = groups
-            .iter()
-            .map(|group| next.find(&group.id).is_some())
-            .collect();
-        // An entry leads through these.
-        let mut needed = vec![false; groups.len()];
-        for &place in graph.reversed().filter(|place| !stays[**place]) {
-            let name = &groups[place].id;
-            let interned = self.state.nodes.group(name);
-            let has_slots = interned.is_some_and(|group| !self.state.nodes.is_empty_group(group));
-            if !has_slots && !needed[place] {
-                continue;
-            }
-            let mut below = BTreeSet::new();
-            for &next in graph.requires(place) {
-                below.insert(groups[next].id.clone());
-                needed[next] = true;
-                if stays[next] {
-                    for further in graph.requires_all(next) {
-                        below.insert(groups[further].id.clone());
-                        needed[further] = true;
-                    }
-                }
-            }
-            if !below.is_empty() {
-                self.state.departed.insert(name.clone(), below);
-                changed = true;
-            }
-        }
-        changed
+        let names: Vec<&GroupId> = groups.iter().map(|group| &group.id).collect();
+        changed | note_leaving(&mut self.state, &names, graph, next)
     }
 
     /// Forgets the entry of a departed group once its last slot is gone and nothing leads through it.

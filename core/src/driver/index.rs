@@ -233,20 +233,18 @@ impl Index {
         }
     }
 
-    /// Marks a slot dirty.
+    /// Marks a slot dirty, and lists it among those of which something may be otherwise since the last report.
     pub(super) fn mark(&mut self, slot: Slot) {
-        let entry = self.slots.entry(slot);
-        if !entry.dirty {
-            entry.dirty = true;
-            self.dirty.push(slot);
+        self.recheck(slot);
+        if !std::mem::replace(&mut self.slots.entry(slot).touched, true) {
+            self.touched.push(slot);
         }
     }
 
-    /// Lists a slot among those that changed since the last report.
-    pub(super) fn touch(&mut self, slot: Slot) {
-        let entry = self.slots.get_mut(slot);
-        if entry.is_none_or(|entry| !std::mem::replace(&mut entry.touched, true)) {
-            self.touched.push(slot);
+    /// Marks a slot dirty of which nothing is known to be otherwise.
+    fn recheck(&mut self, slot: Slot) {
+        if !std::mem::replace(&mut self.slots.entry(slot).dirty, true) {
+            self.dirty.push(slot);
         }
     }
 
@@ -260,20 +258,31 @@ impl Index {
         })
     }
 
-    /// Marks everything dirty: every slot that is desired or holds a node, and every orphan.
-    pub(super) fn mark_all(&mut self, state: &ClusterState, desired: &Desired) {
+    /// Marks everything dirty, though nothing is known to be otherwise: every slot that is desired or holds a node,
+    /// and every orphan.
+    pub(super) fn recheck_all(&mut self, state: &ClusterState, desired: &Desired) {
+        self.each(state, desired, Self::recheck);
+        self.dirty_orphans.extend(state.orphans.keys().cloned());
+    }
+
+    /// Marks everything: so begins whoever knows nothing.
+    fn mark_all(&mut self, state: &ClusterState, desired: &Desired) {
+        self.each(state, desired, Self::mark);
+        self.dirty_orphans.extend(state.orphans.keys().cloned());
+    }
+
+    fn each(&mut self, state: &ClusterState, desired: &Desired, mark: fn(&mut Self, Slot)) {
         for (name, group) in state.nodes.groups() {
             let count = desired
                 .find(name)
                 .map_or(0, |place| desired.groups()[place].count);
             for index in 0..count {
-                self.mark(Slot { group, index });
+                mark(self, Slot { group, index });
             }
             for (slot, _) in state.nodes.slots_of(group) {
-                self.mark(slot);
+                mark(self, slot);
             }
         }
-        self.dirty_orphans.extend(state.orphans.keys().cloned());
     }
 
     /// Gives back what a group no longer needs beyond its first `count` slots.

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use jiff::Timestamp;
 
+use super::departed::ties;
 use super::tally::Share;
 use super::{Accepted, ClusterDriver, DriverError, accept};
 use crate::desired::{Desired, DesiredGroup};
@@ -63,7 +64,8 @@ impl ClusterDriver {
     fn replace_desired(&mut self, next: Desired) {
         let changes = changes(&self.desired, &next);
         let same_names = self.desired.graph().names() == next.graph().names();
-        let retied = self.note_departed(&next) | (self.desired.graph() != next.graph());
+        let same_ties = self.desired.graph() == next.graph();
+        let retied = self.note_departed(&next) | !same_ties;
         let mut slots = Vec::with_capacity(changes.len());
         for change in &changes {
             let (group, _) = self.state.nodes.intern(&change.name);
@@ -80,6 +82,9 @@ impl ClusterDriver {
             }
         }
         self.desired = next;
+        if !same_ties {
+            self.state.depends_on = ties(&self.desired);
+        }
         if !same_names {
             self.index.learn_names(&self.state.nodes, &self.desired);
         }

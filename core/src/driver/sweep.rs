@@ -179,6 +179,10 @@ impl ClusterDriver {
         match &node.lease {
             Some(lease) if here && lease.id == entry.lease.id => {
                 judging.sighted.insert(slot);
+                // Also what is newer than the question was there, and ends its row.
+                if node.missing_since.is_some() {
+                    self.change(slot, |node, _, _| node.missing_since = None);
+                }
                 if newer {
                     judging.findings.passed_over += 1;
                 } else {
@@ -214,10 +218,7 @@ impl ClusterDriver {
             .endpoint
             .as_ref()
             .filter(|shown| known.is_some_and(|known| known != *shown));
-        let (attempt, lively, missed) = (node.attempt, node.is_lively(), node.missing_since.is_some());
-        if missed {
-            self.change(slot, |node, _, _| node.missing_since = None);
-        }
+        let (attempt, lively) = (node.attempt, node.is_lively());
         if !entry.alive {
             if lively {
                 self.lose(judging, slot, "the provider lists its machine as dead");

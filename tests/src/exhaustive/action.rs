@@ -41,6 +41,12 @@ pub enum Action {
     Die(NodeAttemptId),
     /// A machine is gone, and only later somebody tells.
     Vanish(NodeAttemptId),
+    /// A machine dies, and is listed no more.
+    DropOut(NodeAttemptId),
+    /// A machine is reached another way from now on.
+    Move(NodeAttemptId),
+    /// A create of this attempt comes through that nobody waits for any more, or a second time.
+    Stray(LogicalNodeId, NodeAttemptId),
     /// Somebody tells of a machine that vanished.
     Tell(NodeAttemptId),
     /// Somebody tells that a machine is lost that lives.
@@ -53,8 +59,16 @@ pub enum Action {
     Journal,
     /// The process dies, and its calls that are at work end like this; another one takes over.
     Restart(Successor, Fate),
+    /// The provider is asked for its inventory.
+    Ask,
+    /// Nothing happens for as long as it takes until the provider is asked for its inventory.
+    Sweep,
     /// A look is answered.
     AnswerLook,
+    /// A look is answered with nothing.
+    EmptyLook,
+    /// A look is answered, and does not show yet what is not visible yet.
+    LagLook,
     /// A look fails.
     FailLook,
     /// A look has seen what there is now; its answer comes later.
@@ -141,6 +155,13 @@ impl fmt::Display for Action {
             Self::Delay(tag) => write!(f, "late: {tag}"),
             Self::Die(attempt) => write!(f, "the machine of attempt {attempt} dies"),
             Self::Vanish(attempt) => write!(f, "the machine of attempt {attempt} vanishes"),
+            Self::DropOut(attempt) => {
+                write!(f, "the machine of attempt {attempt} dies, and is listed no more")
+            }
+            Self::Move(attempt) => write!(f, "the machine of attempt {attempt} moves"),
+            Self::Stray(node, attempt) => {
+                write!(f, "a stray machine of attempt {attempt} of {node} turns up")
+            }
             Self::Tell(attempt) => write!(f, "somebody tells that attempt {attempt} is lost"),
             Self::FalseAlarm(attempt) => write!(f, "somebody tells wrongly that attempt {attempt} is lost"),
             Self::KillExecutor(fate) => write!(f, "the executor dies, its calls: {fate:?}"),
@@ -152,7 +173,11 @@ impl fmt::Display for Action {
                     "the process dies, its calls: {fate:?}; the next: {successor:?}"
                 )
             }
+            Self::Ask => f.write_str("the provider is asked for its inventory"),
+            Self::Sweep => f.write_str("an interval passes, and the provider is asked for its inventory"),
             Self::AnswerLook => f.write_str("the look is answered"),
+            Self::EmptyLook => f.write_str("the look is answered: nothing is there"),
+            Self::LagLook => f.write_str("the look is answered, without what is not visible yet"),
             Self::FailLook => f.write_str("the look fails"),
             Self::HoldLook => f.write_str("the look has seen, and is not answered"),
             Self::Shape(place) => write!(f, "shape {place} is asked for"),

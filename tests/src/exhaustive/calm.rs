@@ -110,7 +110,7 @@ impl Calm {
     fn farthest(&self, setup: &Setup, world: &World) -> Vec<Action> {
         let measure = |tail: Tail| tail.iter().map(|most| (most.attempts, most.actions)).max();
         let mut actions = Vec::new();
-        world.by_itself(&mut actions);
+        world.by_itself(setup, &mut actions);
         let next = actions
             .into_iter()
             .map(|action| (world.step(setup, &action), action));
@@ -133,7 +133,7 @@ impl Calm {
 
     fn walk(&self, setup: &Setup, world: &World, on_the_way: &mut HashSet<u64>) -> Result<Tail, Astray> {
         let mut actions = Vec::new();
-        world.by_itself(&mut actions);
+        world.by_itself(setup, &mut actions);
         if setup.backwards {
             actions.reverse();
         }
@@ -261,8 +261,7 @@ impl World {
             .collect();
         let mut live: Vec<_> = self
             .cloud
-            .machines
-            .iter()
+            .listed()
             .map(|machine| machine.lease.id.clone())
             .collect();
         held.sort();
@@ -271,6 +270,12 @@ impl World {
             "G23",
             held == live,
             "the state holds {held:?}, and there live {live:?}"
+        );
+        hold!(
+            "G23",
+            self.driver.holds_nothing() == (state.nodes.is_empty() && live.is_empty()),
+            "there live {live:?}, and it is said that nothing is held: {}",
+            self.driver.holds_nothing()
         );
         let mut forced = self.clone();
         forced.driver.trigger();

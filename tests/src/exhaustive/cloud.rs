@@ -1,6 +1,6 @@
 //! The provider, as far as it matters: who has which machine, which sessions live, what is still to come.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -22,6 +22,10 @@ pub(super) struct Machine {
     pub(super) attempt: NodeAttemptId,
     pub(super) lease: LeaseFacts,
     pub(super) alive: bool,
+    /// Whether it is listed.
+    pub(super) listed: bool,
+    /// Where it is.
+    pub(super) endpoint: Endpoint,
     /// Until when look-ups may miss it.
     pub(super) seen_by: Timestamp,
 }
@@ -61,6 +65,8 @@ pub(super) struct Cloud {
     pub(super) late: Vec<Late>,
     /// How many machines each attempt ever had: no two have one name.
     pub(super) made: BTreeMap<NodeAttemptId, u8>,
+    /// The attempts of which machines turned up against the provider's word.
+    pub(super) strays: BTreeSet<NodeAttemptId>,
 }
 
 impl Cloud {
@@ -87,7 +93,7 @@ impl Cloud {
             }
             Command::LookupEndpoint(lease) => {
                 let machine = self.machines.iter().find(|machine| machine.lease.id == lease.id);
-                Outcome::EndpointFound(machine.map(|machine| endpoint(&machine.lease)))
+                Outcome::EndpointFound(machine.map(|machine| machine.endpoint.clone()))
             }
             Command::StartBootstrap(spec) => {
                 let alive = |machine: &&Machine| machine.lease.id == spec.lease.id && machine.alive;
@@ -149,9 +155,20 @@ impl Cloud {
         }
     }
 
-    /// The machine of an attempt.
+    /// The machine of an attempt, as far as its provider has one.
     pub(super) fn machine(&self, attempt: NodeAttemptId) -> Option<&Machine> {
-        self.machines.iter().find(|machine| machine.attempt == attempt)
+        self.listed().find(|machine| machine.attempt == attempt)
+    }
+
+    /// What the provider has. What has died and is listed no more is nothing to it.
+    pub(super) fn listed(&self) -> impl Iterator<Item = &Machine> + Clone {
+        self.machines.iter().filter(|machine| machine.listed)
+    }
+
+    /// What of that is there as the provider promised.
+    pub(super) fn promised(&self) -> impl Iterator<Item = &Machine> {
+        self.listed()
+            .filter(|machine| !self.strays.contains(&machine.attempt))
     }
 
     fn make(
@@ -164,6 +181,17 @@ impl Cloud {
         if self.machine(attempt).is_some() {
             return;
         }
+        self.put(node, attempt, template, seen_by);
+    }
+
+    /// Puts a machine there, whatever is.
+    fn put(
+        &mut self,
+        node: &LogicalNodeId,
+        attempt: NodeAttemptId,
+        template: TemplateDigest,
+        seen_by: Timestamp,
+    ) {
         let made = self.made.entry(attempt).or_default();
         *made += 1;
         let mut lease = LeaseFacts::new(LeaseId::new(format!("m{attempt}-{made}")));
@@ -171,10 +199,24 @@ impl Cloud {
         self.machines.push(Machine {
             node: node.clone(),
             attempt,
+            endpoint: endpoint(&lease),
             lease,
             alive: true,
+            listed: true,
             seen_by,
         });
+    }
+
+    /// Lets a create come through when it may not any more.
+    pub(super) fn stray(
+        &mut self,
+        node: &LogicalNodeId,
+        attempt: NodeAttemptId,
+        template: TemplateDigest,
+        now: Timestamp,
+    ) {
+        self.put(node, attempt, template, now);
+        self.strays.insert(attempt);
     }
 
     /// Lets a create come through whose caller is gone.
@@ -222,6 +264,15 @@ impl Cloud {
 
     /// All that the provider holds of the run.
     pub(super) fn list(&self, run: &RunId) -> Inventory {
+        self.list_seen(run, |_| true)
+    }
+
+    /// What of that is visible by now, whatever the luck.
+    pub(super) fn list_lagging(&self, run: &RunId, now: Timestamp) -> Inventory {
+        self.list_seen(run, |machine| machine.seen_by <= now)
+    }
+
+    fn list_seen(&self, run: &RunId, seen: impl Fn(&Machine) -> bool) -> Inventory {
         let entry = |machine: &Machine| InventoryEntry {
             identity: AttemptIdentity {
                 run: run.clone(),
@@ -229,11 +280,12 @@ impl Cloud {
                 attempt: machine.attempt,
             },
             lease: machine.lease.clone(),
-            endpoint: Some(endpoint(&machine.lease)),
+            endpoint: Some(machine.endpoint.clone()),
             alive: machine.alive,
         };
+        let machines = self.listed().filter(|machine| seen(machine));
         Inventory {
-            entries: self.machines.iter().map(entry).collect(),
+            entries: machines.map(entry).collect(),
         }
     }
 }
@@ -241,7 +293,7 @@ impl Cloud {
 fn answer(machine: &Machine, endpoint_at_once: bool) -> CreatedLease {
     CreatedLease {
         lease: machine.lease.clone(),
-        endpoint: endpoint_at_once.then(|| endpoint(&machine.lease)),
+        endpoint: endpoint_at_once.then(|| machine.endpoint.clone()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The guarantees, each a function over a state, or, in the rooms below, over what led to it.
 
+mod answered;
 mod passed;
 mod stepped;
 
@@ -9,15 +10,16 @@ use nodewright_core::effect::CommandKind;
 use nodewright_core::id::{LogicalNodeId, NodeAttemptId};
 use nodewright_core::node::{ManagedNode, Stage};
 
+use super::cloud::Late;
 use super::setup::Setup;
 use super::world::{Violation, World, hold};
 
 type Held = Result<(), Violation>;
 
 /// Every rule that a search can break, by number.
-pub(super) const RULES: [&str; 27] = [
+pub(super) const RULES: [&str; 29] = [
     "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "G14", "G15", "G17", "G19", "G20",
-    "G21", "G22", "G23", "G24", "G25", "G26", "G29", "G30", "G31", "G32", "G33",
+    "G21", "G22", "G23", "G24", "G25", "G26", "G27", "G28", "G29", "G30", "G31", "G32", "G33",
 ];
 
 impl World {
@@ -127,10 +129,11 @@ impl World {
         Ok(())
     }
 
-    /// G10: per attempt one resource at most, and per slot those of one attempt at most.
+    /// G10: per attempt one resource at most, and per slot those of one attempt at most; but for what is there
+    /// against its provider's word.
     fn one_resource_per_slot(&self) -> Held {
         let mut slots: BTreeMap<&LogicalNodeId, NodeAttemptId> = BTreeMap::new();
-        for machine in &self.cloud.machines {
+        for machine in self.cloud.promised() {
             let other = slots.insert(&machine.node, machine.attempt);
             hold!(
                 "G10",
@@ -159,7 +162,8 @@ impl World {
                     || node.unended.as_ref().is_some_and(|call| creates(call.kind))
             })
         };
-        for machine in &self.cloud.machines {
+        // What is there against its provider's word only sweeps can find.
+        for machine in self.cloud.promised() {
             let node = state
                 .nodes
                 .get(&machine.node)
@@ -176,7 +180,8 @@ impl World {
                 machine.node
             );
         }
-        for late in &self.cloud.late {
+        let strayed = |late: &&Late| self.cloud.strays.contains(&late.attempt);
+        for late in self.cloud.late.iter().filter(|late| !strayed(late)) {
             hold!(
                 "G15",
                 may_find(&late.node, late.attempt) || self.cloud.machine(late.attempt).is_some(),
@@ -188,21 +193,22 @@ impl World {
         Ok(())
     }
 
-    /// G11 and G14: of an attempt that is destroyed nothing lives or is at work, but for its known orphans.
+    /// G11 and G14: of an attempt that is destroyed nothing lives or is at work, but for its known orphans. What a
+    /// first look found and had ended may have a create of the process before still to come: the look is repeated
+    /// for that, and until then no slot is filled.
     fn what_is_destroyed_is_gone(&self) -> Held {
         let state = self.driver.state();
-        for (id, node) in state
-            .nodes
-            .iter()
-            .filter(|(_, node)| node.stage == Stage::Destroyed)
-        {
+        let is_destroyed = |node: &ManagedNode| node.stage == Stage::Destroyed;
+        for (id, node) in state.nodes.iter().filter(|(_, node)| is_destroyed(node)) {
             let attempt = node.attempt;
             let orphan = state.orphans.keys().any(|key| key.attempt == attempt);
-            let machine = self.cloud.machine(attempt).is_some();
-            let late = self.cloud.late.iter().any(|late| late.attempt == attempt);
+            let mut machines = self.cloud.promised();
+            let machine = machines.any(|machine| machine.attempt == attempt);
+            let strayed = self.cloud.strays.contains(&attempt);
+            let late = !strayed && self.cloud.late.iter().any(|late| late.attempt == attempt);
             hold!(
                 "G14",
-                orphan || !(machine || late),
+                orphan || !(machine || late) || !state.looks_done(),
                 "attempt {attempt} of {id} is destroyed, and not gone"
             );
             let session = self

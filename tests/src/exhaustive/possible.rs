@@ -6,6 +6,7 @@ use nodewright_core::id::{LogicalNodeId, NodeAttemptId};
 use nodewright_core::node::{ManagedNode, Stage};
 
 use super::action::{Action, Answer, Fate, Successor, Tag};
+use super::cloud::Machine;
 use super::setup::{Kind, Setup};
 use super::world::{Running, World};
 
@@ -15,7 +16,7 @@ const FATES: [Fate; 3] = [Fate::Without, Fate::Applied, Fate::Later];
 impl World {
     /// What happens by itself; none of it takes anything of the budget. Time passes only once all that takes
     /// no time has happened.
-    pub(super) fn by_itself(&self, actions: &mut Vec<Action>) {
+    pub(super) fn by_itself(&self, setup: &Setup, actions: &mut Vec<Action>) {
         let mut prompt = !self.passed;
         if !self.passed {
             actions.push(Action::Pass);
@@ -67,6 +68,8 @@ impl World {
         }
         if !prompt && self.next_moment().is_some() {
             actions.push(Action::Advance);
+        } else if !prompt && setup.sweeps && self.is_worth_a_sweep() {
+            actions.push(Action::Sweep);
         }
     }
 
@@ -112,7 +115,9 @@ impl World {
             for machine in self.cloud.machines.iter().filter(|machine| machine.alive) {
                 let attempt = machine.attempt;
                 actions.extend([Action::Die(attempt), Action::Vanish(attempt)]);
-                if self.is_current(&machine.node, attempt) {
+                if setup.sweeps {
+                    actions.push(Action::DropOut(attempt));
+                } else if self.is_current(&machine.node, attempt) {
                     actions.push(Action::FalseAlarm(attempt));
                 }
             }
@@ -134,7 +139,21 @@ impl World {
             actions.push(Action::FailLook);
             if looking.held.is_none() {
                 actions.push(Action::HoldLook);
+                if setup.sweeps && self.driver.state().looks_done() {
+                    self.half_truths(actions);
+                }
             }
+        }
+        if allows(Kind::Moves) {
+            let alive = self.cloud.machines.iter().filter(|machine| machine.alive);
+            actions.extend(alive.map(|machine| Action::Move(machine.attempt)));
+        }
+        if allows(Kind::Strays) {
+            let attempts = self.made.iter();
+            actions.extend(attempts.map(|(attempt, node)| Action::Stray(node.clone(), *attempt)));
+        }
+        if allows(Kind::Sweeps) && self.looking.is_none() && self.driver.state().looks_done() {
+            actions.push(Action::Ask);
         }
         if allows(Kind::Shapes) {
             let others = (0..setup.shapes.len()).filter(|place| *place != self.shape);
@@ -145,6 +164,44 @@ impl World {
                 by_hand(id, node, self.now, actions);
             }
         }
+    }
+
+    /// What may be answered of what is there.
+    fn half_truths(&self, actions: &mut Vec<Action>) {
+        let mut listed = self.cloud.listed();
+        if listed.clone().next().is_some() {
+            actions.push(Action::EmptyLook);
+        }
+        if listed.any(|machine| machine.seen_by > self.now) {
+            actions.push(Action::LagLook);
+        }
+    }
+
+    /// Whether somebody may learn something by asking, nothing else being left to wait for.
+    fn is_worth_a_sweep(&self) -> bool {
+        self.looking.is_none() && self.calls.is_empty() && !self.is_known()
+    }
+
+    /// Whether a true answer would show nothing new.
+    fn is_known(&self) -> bool {
+        let state = self.driver.state();
+        let provider = &state.providers[&Setup::provider()];
+        let suspects = provider.sweep.as_ref().map_or(0, |sweep| sweep.suspects.len());
+        let mut held = 0;
+        for (_, node) in state.nodes.iter() {
+            let Some(lease) = &node.lease else { continue };
+            held += 1;
+            let is_so = |machine: &Machine| {
+                let there = machine.lease.id == lease.id && machine.alive && machine.listed;
+                let known = node.endpoint.as_ref();
+                there && known.is_none_or(|known| *known == machine.endpoint)
+            };
+            if node.missing_since.is_some() || !self.cloud.machines.iter().any(is_so) {
+                return false;
+            }
+        }
+        let known = held + state.orphans.len();
+        suspects == 0 && provider.mass_loss_since.is_none() && known == self.cloud.listed().count()
     }
 
     /// Whether the state knows this attempt as the slot's. Of one that it does not know nobody speaks.

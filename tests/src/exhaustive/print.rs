@@ -4,12 +4,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nodewright_core::inventory::Sweep;
 use nodewright_core::node::{ManagedNode, PassId, Retry};
 use nodewright_core::orphan::Orphan;
-use nodewright_core::state::ClusterState;
+use nodewright_core::state::{ClusterState, ProviderState};
 
 use super::setup::Setup;
-use super::world::{Looking, World};
+use super::world::{Looking, Rows, World};
 
 /// A hasher to which moments are distances from now.
 ///
@@ -71,6 +72,8 @@ pub(super) fn of(world: &World, setup: &Setup) -> u64 {
         lost,
         untold,
         looking,
+        rows,
+        made,
         journal,
         passed,
         budget: _,
@@ -81,9 +84,10 @@ pub(super) fn of(world: &World, setup: &Setup) -> u64 {
         print: _,
     } = world;
     print.state(driver.state());
+    print.rows(rows);
     let hasher = &mut hasher;
     let caught_up = driver.state().observed_generation == driver.desired().generation();
-    (shape, caught_up, executor_up, passed, allocated, untold).hash(hasher);
+    (shape, caught_up, executor_up, passed, allocated, untold, made).hash(hasher);
     if let Some(attempts) = driver.state().next_attempt_id {
         for attempt in 1..attempts.number() {
             ledger
@@ -93,9 +97,10 @@ pub(super) fn of(world: &World, setup: &Setup) -> u64 {
     }
     for machine in &cloud.machines {
         (&machine.node, machine.attempt, &machine.lease, machine.alive).hash(hasher);
+        (machine.listed, &machine.endpoint).hash(hasher);
         Some(machine.seen_by).filter(|at| *at > world.now).hash(hasher);
     }
-    (&cloud.sessions, &cloud.late, &cloud.made).hash(hasher);
+    (&cloud.sessions, &cloud.late, &cloud.made, &cloud.strays).hash(hasher);
     // What lies beside one another lies there in no order.
     let one = |item: &dyn Fn(&mut FromNow)| {
         let mut hasher = fresh();
@@ -117,8 +122,16 @@ pub(super) fn of(world: &World, setup: &Setup) -> u64 {
         add(3, one(&|hasher| effect.hash(hasher)));
     }
     sum.hash(hasher);
-    if let Some(Looking { asked_at, held, .. }) = looking {
-        (asked_at, held).hash(hasher);
+    if let Some(Looking {
+        look: _,
+        asked_at,
+        held,
+        leases,
+        lived,
+        ended,
+    }) = looking
+    {
+        (asked_at, held, leases, lived, ended).hash(hasher);
     }
     if let Some(journal) = journal {
         // A process that takes it back looks at nothing that is under way now.
@@ -160,10 +173,14 @@ impl Print<'_> {
             pass,
             nodes,
             providers,
+            depends_on,
             departed,
             orphans,
         } = state;
-        (next_attempt_id, providers, departed).hash(self.hasher);
+        (next_attempt_id, depends_on, departed).hash(self.hasher);
+        for provider in providers.values() {
+            self.provider(provider);
+        }
         for (id, node) in nodes.iter() {
             id.hash(self.hasher);
             self.node(node, *pass);
@@ -172,6 +189,58 @@ impl Print<'_> {
             key.hash(self.hasher);
             self.orphan(orphan);
         }
+    }
+
+    fn provider(&mut self, provider: &ProviderState) {
+        let ProviderState {
+            pace,
+            first_look,
+            sweep,
+            mass_loss_since,
+        } = provider;
+        (pace, first_look).hash(self.hasher);
+        self.row(mass_loss_since.as_ref());
+        let Some(sweep) = sweep else { return };
+        // When the next question is asked nobody here decides by the interval, or by failures before.
+        let Sweep {
+            next_at: _,
+            asking,
+            wanted,
+            answered: _,
+            failures: _,
+            last_error: _,
+            suspects,
+        } = sweep;
+        (asking.is_some(), wanted).hash(self.hasher);
+        for (key, since) in suspects {
+            key.hash(self.hasher);
+            self.row(Some(since));
+        }
+    }
+
+    fn rows(&mut self, rows: &Rows) {
+        let Rows { missed, shown } = rows;
+        for row in [missed, shown] {
+            row.len().hash(self.hasher);
+            for (lease, since) in row {
+                lease.hash(self.hasher);
+                self.row(Some(since));
+            }
+        }
+    }
+
+    /// When a row of answers began. One that is as long as a row may have to be is long enough, by the question
+    /// that is under way as well as by any later one.
+    fn row(&mut self, since: Option<&Timestamp>) {
+        let asked_at = self.looking.map_or(self.now, |looking| looking.asked_at);
+        let policy = &self.setup.policy;
+        let most = if policy.max_lost_least as usize <= self.setup.slots().len() {
+            self.setup.apart().max(policy.mass_loss_hold)
+        } else {
+            self.setup.apart()
+        };
+        let short = since.map(|since| Some(*since).filter(|since| ahead(*since, most, asked_at)));
+        short.hash(self.hasher);
     }
 
     /// A moment before which nothing is done; one that has passed is none.
@@ -206,7 +275,8 @@ impl Print<'_> {
         let joined = join.as_ref().map(|join| &join.agent);
         (bootstrap, joined, failure.is_some()).hash(self.hasher);
         (active_bootstrap, ended_bootstrap, pending, unended).hash(self.hasher);
-        (missing_since, next_sequence).hash(self.hasher);
+        next_sequence.hash(self.hasher);
+        self.row(missing_since.as_ref());
         // A pass is only ever compared with the one of a question.
         let asked = self.looking.map(|looking| looking.look.asked);
         (*lease_changed > pass, asked.map(|asked| *lease_changed > asked)).hash(self.hasher);
@@ -247,8 +317,8 @@ impl Print<'_> {
     fn orphan(&mut self, orphan: &Orphan) {
         let Orphan {
             lease,
-            first_seen,
-            last_seen,
+            first_seen: _,
+            last_seen: _,
             surplus,
             next_sequence,
             pending,
@@ -259,7 +329,7 @@ impl Print<'_> {
             waiting_since,
             last_error: _,
         } = orphan;
-        (lease, first_seen, last_seen, surplus, next_sequence).hash(self.hasher);
+        (lease, surplus, next_sequence).hash(self.hasher);
         (pending, unended, failures, last_dispatch, waiting_since).hash(self.hasher);
         self.not_before(*next_effect_at);
     }

@@ -21,15 +21,18 @@ pub enum Kind {
     Streams,
     Reports,
     Losses,
+    Moves,
+    Strays,
     Executors,
     Processes,
     Journals,
     Looks,
     Shapes,
     Hands,
+    Sweeps,
 }
 
-const KINDS: usize = Kind::Hands as usize + 1;
+const KINDS: usize = Kind::Sweeps as usize + 1;
 
 /// How much may still go wrong, or be asked for from outside: so much of each kind, and so much in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,18 +74,25 @@ impl Budget {
         reports = Reports;
         /// Machines that die or vanish, and losses that are told of machines that live.
         losses = Losses;
+        /// Machines that are reached another way than before.
+        moves = Moves;
+        /// Creates that come through when their provider said they could no longer, or twice.
+        strays = Strays;
         /// Executors that die.
         executors = Executors;
         /// Processes that die.
         processes = Processes;
         /// States that are written down, for a later process to go on with.
         journals = Journals;
-        /// Looks that fail or are answered with what was.
+        /// Looks that fail, are answered with what was, with nothing, or without what is not visible yet.
         looks = Looks;
         /// Shapes that are asked for.
         shapes = Shapes;
         /// Retries, replacements, handoffs and joins by hand.
         hands = Hands;
+        /// Questions for the inventory that are asked at any moment. They are nothing that goes wrong, and count
+        /// for themselves only.
+        sweeps = Sweeps;
     }
 
     /// Whether one more of this kind may happen.
@@ -93,9 +103,13 @@ impl Budget {
     /// Takes one of this kind. Budgets of which nothing is left are all the same.
     pub(super) fn spend(&mut self, kind: Kind) {
         self.of[kind as usize] -= 1;
-        self.total -= 1;
+        let sweeps = self.of[Kind::Sweeps as usize];
+        if !matches!(kind, Kind::Sweeps) {
+            self.total -= 1;
+        }
         if self.total == 0 {
             self.of = [0; KINDS];
+            self.of[Kind::Sweeps as usize] = sweeps;
         }
     }
 
@@ -128,6 +142,10 @@ pub struct Setup {
     pub stages: bool,
     /// Whether folding and passing are steps of their own, so that one pass may see several reports.
     pub passes_apart: bool,
+    /// Whether the provider is swept. It has no watch then: of a machine that is gone nobody tells.
+    pub sweeps: bool,
+    /// Whether the cluster is at rest when it begins; else it is not there.
+    pub settled: bool,
     /// Whether what may happen is tried from the last to the first. What is visited is the same.
     pub backwards: bool,
 }
@@ -146,6 +164,8 @@ impl Setup {
             endpoint_at_once: true,
             stages: false,
             passes_apart: false,
+            sweeps: false,
+            settled: false,
             backwards: false,
         }
     }
@@ -163,7 +183,7 @@ impl Setup {
             capabilities: Capabilities {
                 visibility: self.visibility,
                 inventory: true,
-                watch: true,
+                watch: !self.sweeps,
                 abortable: self.abortable,
             },
             pace: self.pace,
@@ -187,6 +207,11 @@ impl Setup {
             attempts: 1,
             actions: if self.endpoint_at_once { 14 } else { 21 },
         }
+    }
+
+    /// By how much two questions must be apart whose answers count as two.
+    pub(super) fn apart(&self) -> Duration {
+        self.visibility.max(self.policy.sweep_interval / 2)
     }
 
     /// How soon an attempt may repeat a command.

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use nodewright_core::bootstrap::StreamEvent;
 use nodewright_core::driver::ClusterDriver;
-use nodewright_core::effect::{CallEnd, EffectError, EffectResult, FailureKind, Outcome};
+use nodewright_core::effect::{CallEnd, EffectError, EffectResult, FailureKind, Inventory, Outcome};
 use nodewright_core::id::{NodeAttemptId, OperationId};
 use nodewright_core::ledger::{Completion, Expiry, Ledger};
 use nodewright_core::observation::Observation;
 
 use super::action::{Action, Answer, Fate, Successor, Tag};
-use super::cloud::{Cloud, Late, agent, broke};
+use super::cloud::{Cloud, Late, Machine, agent, broke};
 use super::print;
 use super::setup::{Kind, Setup};
-use super::world::{Done, News, Running, Violation, World, hold};
+use super::world::{Done, News, Rows, Running, Violation, World, hold};
 
 type Stepped = Result<(), Violation>;
 
@@ -98,8 +98,22 @@ impl World {
                 news.late = true;
                 self.news.push(news);
             }
-            Action::Die(attempt) => self.die(*attempt, false),
-            Action::Vanish(attempt) => self.die(*attempt, true),
+            Action::Die(attempt) => self.die(setup, *attempt, false),
+            Action::Vanish(attempt) => self.die(setup, *attempt, true),
+            Action::DropOut(attempt) => {
+                let machine = self.machine_mut(*attempt);
+                (machine.alive, machine.listed) = (false, false);
+                let report = self.cloud.end_session(*attempt, broke());
+                self.news.extend(report.map(News::from));
+            }
+            Action::Move(attempt) => {
+                let machine = self.machine_mut(*attempt);
+                machine.endpoint.host = format!("{}-", machine.endpoint.host).into();
+            }
+            Action::Stray(node, attempt) => {
+                let template = setup.shapes[0][0].template.digest();
+                self.cloud.stray(node, *attempt, template, self.now);
+            }
             Action::Tell(attempt) => {
                 let untold = self.untold.iter().find(|(_, of)| of == attempt).cloned();
                 let (node, attempt) = untold.expect("it was not told");
@@ -114,26 +128,23 @@ impl World {
             Action::OpenExecutor => return self.open_executor(setup),
             Action::Journal => self.journal = Some(Arc::new(self.driver.state().clone())),
             Action::Restart(successor, fate) => return self.restart(setup, *successor, *fate),
+            Action::Ask => self.ask(),
+            Action::Sweep => {
+                self.now = self.after(setup.policy.sweep_interval);
+                self.ask();
+            }
             Action::AnswerLook => {
-                let looking = self.looking.take().expect("a look is under way");
+                let looking = self.looking.as_ref().expect("a look is under way");
                 let list = || self.cloud.list(&self.driver.state().run_id);
-                let inventory = looking.held.unwrap_or_else(list);
-                let _ = self.driver.inventory(
-                    &looking.look.provider,
-                    looking.look.asked,
-                    looking.asked_at,
-                    Ok(inventory),
-                    self.now,
-                );
-                self.done.looked = true;
-                self.passed = false;
+                let inventory = looking.held.clone().unwrap_or_else(list);
+                return self.answer_look(setup, Ok(inventory));
             }
-            Action::FailLook => {
-                let looking = self.looking.take().expect("a look is under way");
-                let error = EffectError::ambiguous("no answer");
-                self.driver.look_lost(&looking.look.provider, &error, self.now);
-                self.passed = false;
+            Action::EmptyLook => return self.answer_look(setup, Ok(Inventory::default())),
+            Action::LagLook => {
+                let inventory = self.cloud.list_lagging(&self.driver.state().run_id, self.now);
+                return self.answer_look(setup, Ok(inventory));
             }
+            Action::FailLook => return self.answer_look(setup, Err(EffectError::ambiguous("no answer"))),
             Action::HoldLook => {
                 let list = self.cloud.list(&self.driver.state().run_id);
                 if let Some(looking) = &mut self.looking {
@@ -153,6 +164,35 @@ impl World {
             }
             Action::HandOff(node) => return self.by_hand(node, Observation::HandedOff),
             Action::SeeJoin(node) => return self.by_hand(node, Observation::Joined(agent(node))),
+        }
+        Ok(())
+    }
+
+    fn machine_mut(&mut self, attempt: NodeAttemptId) -> &mut Machine {
+        let mut machines = self.cloud.machines.iter_mut();
+        let machine = machines.find(|machine| machine.attempt == attempt && machine.alive);
+        machine.expect("it lives")
+    }
+
+    /// Asks for the inventory, whatever the interval says.
+    fn ask(&mut self) {
+        self.driver.sweep(self.now);
+        self.take_question();
+    }
+
+    fn answer_look(&mut self, setup: &Setup, answer: Result<Inventory, EffectError>) -> Stepped {
+        let looking = self.looking.take().expect("a look is under way");
+        let before = self.driver.state().clone();
+        let sweep = before.looks_done();
+        let (provider, asked) = (&looking.look.provider, looking.look.asked);
+        let (asked_at, now) = (looking.asked_at, self.now);
+        let _ = self
+            .driver
+            .inventory(provider, asked, asked_at, answer.clone(), now);
+        self.done.looked = answer.is_ok();
+        self.passed = false;
+        if sweep {
+            return self.check_answer(setup, &looking, &answer, &before);
         }
         Ok(())
     }
@@ -325,18 +365,20 @@ impl World {
         });
     }
 
-    fn die(&mut self, attempt: NodeAttemptId, vanishes: bool) {
-        let of = |machine: &super::cloud::Machine| machine.attempt == attempt;
+    fn die(&mut self, setup: &Setup, attempt: NodeAttemptId, vanishes: bool) {
+        let of = |machine: &Machine| machine.attempt == attempt && machine.alive;
         let place = self.cloud.machines.iter().position(of).expect("it lives");
         let node = self.cloud.machines[place].node.clone();
         if vanishes {
             self.cloud.machines.remove(place);
-            if self.is_current(&node, attempt) {
+            if !setup.sweeps && self.is_current(&node, attempt) {
                 self.untold.insert((node, attempt));
             }
         } else {
             self.cloud.machines[place].alive = false;
-            self.news.push(News::new(&node, attempt, lost()));
+            if !setup.sweeps {
+                self.news.push(News::new(&node, attempt, lost()));
+            }
         }
         let report = self.cloud.end_session(attempt, broke());
         self.news.extend(report.map(News::from));
@@ -425,6 +467,7 @@ impl World {
         self.news.clear();
         self.lost.clear();
         self.looking = None;
+        self.rows = Rows::default();
         self.last_sent.clear();
         let next = self.driver.state().next_attempt_id.expect("attempts are few");
         self.allocated = NodeAttemptId::new(next.number() - 1);
@@ -434,7 +477,8 @@ impl World {
         for (id, node) in self.driver.state().nodes.iter() {
             let lease = node.lease.as_ref().map(|lease| &lease.id);
             let mut machines = self.cloud.machines.iter().filter(|machine| machine.alive);
-            if lease.is_some_and(|lease| machines.all(|machine| machine.lease.id != *lease)) {
+            if !setup.sweeps && lease.is_some_and(|lease| machines.all(|machine| machine.lease.id != *lease))
+            {
                 self.untold.insert((id, node.attempt));
             }
         }
@@ -478,11 +522,14 @@ impl Action {
             Self::Fail(..) | Self::Hang(..) | Self::NotYet(_) => Some(Kind::Calls),
             Self::Close(_) | Self::Break(_) | Self::Silence(_) => Some(Kind::Streams),
             Self::Lose(_) | Self::Delay(_) => Some(Kind::Reports),
-            Self::Die(_) | Self::Vanish(_) | Self::FalseAlarm(_) => Some(Kind::Losses),
+            Self::Die(_) | Self::Vanish(_) | Self::DropOut(_) | Self::FalseAlarm(_) => Some(Kind::Losses),
+            Self::Move(_) => Some(Kind::Moves),
+            Self::Stray(..) => Some(Kind::Strays),
+            Self::Ask => Some(Kind::Sweeps),
             Self::KillExecutor(_) => Some(Kind::Executors),
             Self::Restart(..) => Some(Kind::Processes),
             Self::Journal => Some(Kind::Journals),
-            Self::FailLook | Self::HoldLook => Some(Kind::Looks),
+            Self::FailLook | Self::HoldLook | Self::EmptyLook | Self::LagLook => Some(Kind::Looks),
             Self::Shape(_) => Some(Kind::Shapes),
             Self::Retry(_) | Self::Replace(_) | Self::HandOff(_) | Self::SeeJoin(_) => Some(Kind::Hands),
             Self::Pass
@@ -494,6 +541,7 @@ impl Action {
             | Self::Join(_)
             | Self::Tell(_)
             | Self::OpenExecutor
+            | Self::Sweep
             | Self::AnswerLook => None,
         }
     }

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use nodewright_core::driver::{ClusterDriver, DueLook, EffectSink, Refused};
 use nodewright_core::effect::{CommandKind, EffectResult, Inventory, Outcome, PlannedEffect};
-use nodewright_core::event::Event;
+use nodewright_core::event::{Event, EventKind};
+use nodewright_core::facts::{Endpoint, LeaseId};
 use nodewright_core::id::{LogicalNodeId, NodeAttemptId, OperationId};
 use nodewright_core::ledger::{Ledger, Verdict};
-use nodewright_core::node::PendingOperation;
+use nodewright_core::node::{PendingOperation, Stage};
 use nodewright_core::observation::Observation;
 use nodewright_core::state::ClusterState;
 
 use super::action::{Fate, Tag};
 use super::cloud::{Cloud, Report};
 use super::print;
-use super::setup::{Budget, Setup};
+use super::setup::{Budget, Kind, Setup};
 use crate::oracle::{check_preview, check_rest, g25_order};
 
 /// A guarantee that did not hold, by number, and how.
@@ -120,6 +121,21 @@ pub(super) struct Looking {
     pub(super) asked_at: Timestamp,
     /// What it has seen, if it is answered later.
     pub(super) held: Option<Inventory>,
+    /// What nodes held when it was asked, and where that was.
+    pub(super) leases: BTreeMap<LeaseId, Option<Endpoint>>,
+    /// The attempts that were not over when it was asked.
+    pub(super) lived: BTreeSet<NodeAttemptId>,
+    /// The attempts of which something ended since.
+    pub(super) ended: BTreeSet<NodeAttemptId>,
+}
+
+/// The rows of answers of this process, each by the first of its questions. The driver keeps its own.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rows {
+    /// Leases that nodes held and that were not listed.
+    pub(super) missed: BTreeMap<LeaseId, Timestamp>,
+    /// What was listed and belonged to nobody.
+    pub(super) shown: BTreeMap<LeaseId, Timestamp>,
 }
 
 /// What a step did, for its checks and for people.
@@ -130,6 +146,8 @@ pub(super) struct Done {
     pub(super) events: Vec<Event>,
     /// Whether a look was answered.
     pub(super) looked: bool,
+    /// The attempts that this answer may have failed, joined or not.
+    pub(super) lost: BTreeSet<NodeAttemptId>,
     /// The slot whose node was to be replaced.
     pub(super) replaced: Option<LogicalNodeId>,
     /// The slot that was to be tried again.
@@ -156,6 +174,9 @@ pub struct World {
     /// Attempts whose machines are gone, of which nobody has told.
     pub(super) untold: BTreeSet<(LogicalNodeId, NodeAttemptId)>,
     pub(super) looking: Option<Looking>,
+    pub(super) rows: Rows,
+    /// The attempts that there ever were, as far as strays of them may turn up.
+    pub(super) made: BTreeMap<NodeAttemptId, LogicalNodeId>,
     pub(super) journal: Option<Arc<ClusterState>>,
     /// Whether the driver has passed since it learned something.
     pub(super) passed: bool,
@@ -201,6 +222,8 @@ impl World {
             lost: Vec::new(),
             untold: BTreeSet::new(),
             looking: None,
+            rows: Rows::default(),
+            made: BTreeMap::new(),
             journal: None,
             passed: false,
             budget: setup.budget,
@@ -213,7 +236,24 @@ impl World {
         let drove = world.drive(setup);
         world.violation = drove.err();
         world.print = print::of(&world, setup);
+        if setup.settled {
+            world.settle(setup);
+        }
         world
+    }
+
+    /// Lets happen what happens by itself, one after another, until nothing is left to happen.
+    fn settle(&mut self, setup: &Setup) {
+        loop {
+            let mut actions = Vec::new();
+            self.by_itself(setup, &mut actions);
+            let next = actions.into_iter().next();
+            let Some(action) = next.filter(|_| self.violation.is_none()) else {
+                break;
+            };
+            *self = self.step(setup, &action);
+        }
+        self.done = Done::default();
     }
 
     /// Runs passes until nothing is left to do now, and holds them to the full plan.
@@ -237,6 +277,7 @@ impl World {
         let report = self.driver.drive(self.now, &mut desk);
         let (sent, violation) = (desk.sent, desk.violation);
         self.passed = true;
+        self.note_attempts(setup, &report.events);
         let allocated = self.check_attempts(&report.events);
         self.done.events.extend(report.events);
         allocated?;
@@ -264,13 +305,10 @@ impl World {
             let rule = if what.starts_with("G3") { "G3" } else { "G29" };
             Violation { rule, what }
         })?;
-        if let Some(look) = self.driver.due_looks(self.now).pop() {
-            hold!("G32", self.looking.is_none(), "a second look was asked for");
-            self.looking = Some(Looking {
-                look,
-                asked_at: self.now,
-                held: None,
-            });
+        if !self.driver.state().looks_done() {
+            let asking = self.looking.is_some();
+            let asked = self.take_question();
+            hold!("G32", !(asking && asked), "a second look was asked for");
         }
         let pending = self.driver.pending_at(&Setup::provider());
         self.lost.retain(|result| {
@@ -279,6 +317,49 @@ impl World {
                 .any(|(_, operation)| *operation == result.operation)
         });
         Ok(())
+    }
+
+    /// Takes the question that is due; says whether there is one.
+    pub(super) fn take_question(&mut self) -> bool {
+        let Some(look) = self.driver.due_looks(self.now).pop() else {
+            return false;
+        };
+        let state = self.driver.state();
+        let held = state.nodes.iter().filter_map(|(_, node)| {
+            let lease = node.lease.as_ref()?;
+            Some((lease.id.clone(), node.endpoint.clone()))
+        });
+        let nodes = state.nodes.iter().map(|(_, node)| node);
+        let lived = nodes.filter(|node| node.stage != Stage::Destroyed);
+        self.looking = Some(Looking {
+            look,
+            asked_at: self.now,
+            held: None,
+            leases: held.collect(),
+            lived: lived.map(|node| node.attempt).collect(),
+            ended: BTreeSet::new(),
+        });
+        true
+    }
+
+    /// Keeps what began and what ended.
+    fn note_attempts(&mut self, setup: &Setup, events: &[Event]) {
+        for event in events {
+            let ended = match &event.kind {
+                EventKind::Restarted { from, .. } => Some(*from),
+                EventKind::Reaped { attempt, .. } | EventKind::OrphanGone { attempt, .. } => Some(*attempt),
+                _ => None,
+            };
+            if let Some(looking) = &mut self.looking {
+                looking.ended.extend(ended);
+            }
+            if let EventKind::Inserted { node, attempt } | EventKind::Restarted { node, attempt, .. } =
+                &event.kind
+                && setup.budget.allows(Kind::Strays)
+            {
+                self.made.insert(*attempt, node.clone());
+            }
+        }
     }
 
     pub(super) fn call(&self, operation: OperationId) -> Option<usize> {

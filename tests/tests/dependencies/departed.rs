@@ -125,6 +125,34 @@ fn a_process_that_takes_over_half_way_keeps_the_order() {
     assert!(departed[&GroupId::new("web").unwrap()].contains(&GroupId::new("db").unwrap()));
 }
 
+/// Whoever takes over with a shape that was edited meanwhile knows what the groups depended on that it lacks.
+#[test]
+fn a_process_that_takes_over_with_a_shape_that_lacks_groups_takes_them_down_in_their_order() {
+    let run = converged(&CHAIN);
+    let json = serde_json::to_string(run.driver.state()).unwrap();
+    let restored = |shape| {
+        let setup = ByHand::setup(PaceConfig::default(), true);
+        let state = serde_json::from_str(&json).unwrap();
+        let mut other = ByHand::restored(state, shape, policy(), [("alpha", setup)], run.now);
+        other.now = run.now;
+        other
+    };
+    let mut none = restored(wanted(2, &[]));
+    assert_eq!(
+        waves(&mut none),
+        ["destroy-lease web-0", "destroy-lease api-0", "destroy-lease db-0"]
+    );
+    let state = none.driver.state();
+    assert!(state.departed.is_empty() && state.depends_on.is_empty());
+    // The one in between stays.
+    let mut two = restored(wanted(2, &[("api", 1, &[])]));
+    assert_eq!(waves(&mut two), ["destroy-lease web-0", "destroy-lease db-0"]);
+    // And what a departed group depended on directly is known from the state alone, after any number of processes.
+    let mut kept = restored(wanted(2, &[("web", 1, &["api"]), ("api", 1, &[])]));
+    assert_eq!(waves(&mut kept), ["destroy-lease db-0"]);
+    assert_eq!(kept.driver.state().depends_on.len(), 1);
+}
+
 /// What a departed group without slots is kept for may come back, and then it is kept for nothing.
 #[test]
 fn nothing_is_kept_of_groups_that_nobody_who_goes_depended_on() {

@@ -93,6 +93,12 @@ impl World {
                     "{node} is made before the first look is done"
                 );
             }
+            let mut orphans = state.orphans.iter().filter(|(key, _)| key.node == *node);
+            hold!(
+                "G10",
+                !matches!(command, Command::CreateLease(_)) || orphans.all(|(_, orphan)| orphan.surplus),
+                "{node} is made beside an orphan of its slot"
+            );
             let kind = command.kind();
             let last = self.last_sent.insert(operation.attempt, (kind, self.now));
             let soonest = last.filter(|(last, _)| *last == kind && pending);

@@ -125,7 +125,7 @@ impl World {
             let failed = failed.is_some() || is.is_some_and(|node| node.stage == Stage::Failed);
             hold!(
                 "G33",
-                !failed || lost || overdue || dead(was.attempt),
+                !failed || lost || overdue || dead(was.attempt) || self.done.lost.contains(&was.attempt),
                 "attempt {} of {id} had joined, and failed",
                 was.attempt
             );
