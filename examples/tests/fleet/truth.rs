@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::healing::exclusive;
-use crate::world::{Ended, Running, World, assert_never_two_machines_of_a_slot, call, end_all, kill};
+use crate::world::{Ended, Running, World, assert_never_two_machines_of_a_slot, call, end_all, kill, say};
 use crate::{group, workers};
 
 /// So long that only what is typed sweeps.
@@ -106,7 +106,9 @@ fn g27_a_machine_that_is_killed_is_told_by_the_watch_before_any_sweep_and_replac
     }
     took.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (replaced, told, killed) in &took {
-        eprintln!("{killed:?}: told after {told:.3} s, replaced after {replaced:.3} s");
+        say(&format!(
+            "{killed:?}: told after {told:.3} s, replaced after {replaced:.3} s"
+        ));
     }
     // Half of them: a crowded host may hold one up.
     let (median, ..) = took[took.len() / 2];
@@ -134,7 +136,10 @@ fn g27_without_the_watch_the_next_sweep_finds_what_is_dead() {
         let swept = fleet.heard[before..].iter();
         let finds = |line: &&Value| line["event"] == "swept" && line["findings"]["lost"] == 1;
         assert_eq!(swept.filter(finds).count(), 1);
-        eprintln!("{killed:?}: told after {:.3} s", seconds(begun, at(&told)));
+        say(&format!(
+            "{killed:?}: told after {:.3} s",
+            seconds(begun, at(&told))
+        ));
     }
     assert_eq!(ended(fleet).summary()["lost"], 3);
 }
@@ -295,12 +300,7 @@ fn g28_while_sweeps_fail_nothing_is_concluded_and_that_is_told_until_one_is_answ
     let mut fleet = world.fleet(["--no-watch", "--sweep", "0.5", "--commands"]);
     fleet.until_converged(1);
     // What should be a file is none: the machines cannot be listed.
-    let broken = world
-        .state()
-        .join("machines")
-        .join("broken")
-        .join("identity.json");
-    fs::create_dir_all(&broken).unwrap();
+    let broken = Broken::among(&world);
     fleet.until("a failure", |line| {
         line["event"] == "swept" && line["error"].is_string()
     });

@@ -152,6 +152,15 @@ pub(crate) fn call(identity: AttemptIdentity) -> Call {
     }
 }
 
+/// Says what was measured, or how to have the same again.
+#[expect(
+    clippy::print_stderr,
+    reason = "for people; shown where a test fails or is asked to"
+)]
+pub(crate) fn say(text: &str) {
+    eprintln!("{text}");
+}
+
 /// A moment from which to measure.
 #[expect(
     clippy::disallowed_methods,
