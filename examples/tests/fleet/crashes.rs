@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nodewright::id::NodeAttemptId;
 use rand::rngs::StdRng;
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::healing::exclusive;
-use crate::world::{LIMIT, World, assert_never_two_machines_of_a_slot, record};
+use crate::world::{LIMIT, World, assert_never_two_machines_of_a_slot, monotonic, record, say};
 
 /// How often it is killed.
 const ROUNDS: u32 = 50;
@@ -25,7 +25,7 @@ const LATEST: Duration = Duration::from_micros(2500);
 #[test]
 fn g10_g32_a_fleet_that_is_killed_at_fifty_random_moments_never_doubles_a_machine_and_leaves_none() {
     let seed = std::env::var("FLEET_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
-    println!("FLEET_SEED={seed}");
+    say(&format!("FLEET_SEED={seed}"));
     let mut random = StdRng::seed_from_u64(seed);
     let world = World::new(exclusive(SLOTS));
     let mut moments = BTreeMap::new();
@@ -36,12 +36,12 @@ fn g10_g32_a_fleet_that_is_killed_at_fifty_random_moments_never_doubles_a_machin
         );
         let old = world.machines();
         let fleet = world.fleet([]);
-        let begun = Instant::now();
+        let begun = monotonic();
         while world.machines().difference(&old).count() < machine {
             assert!(begun.elapsed() < LIMIT, "no machine {machine}");
             thread::yield_now();
         }
-        let made = Instant::now();
+        let made = monotonic();
         while made.elapsed() < after {
             std::hint::spin_loop();
         }
@@ -54,7 +54,7 @@ fn g10_g32_a_fleet_that_is_killed_at_fifty_random_moments_never_doubles_a_machin
             *moments.entry(moment).or_insert(0) += 1;
         }
     }
-    println!("machines by how far they were: {moments:?}");
+    say(&format!("machines by how far they were: {moments:?}"));
     assert!(moments[&Moment::Unrecorded] > 0, "no moment that matters was hit");
     let ended = world.fleet(["--once"]).end();
     ended.assert_clean();

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::healing::exclusive;
-use crate::world::{Ended, Running, World, assert_never_two_machines_of_a_slot, call, end_all, kill};
+use crate::world::{Ended, Running, World, assert_never_two_machines_of_a_slot, call, end_all, kill, say};
 use crate::{group, workers};
 
 /// So long that only what is typed sweeps.
@@ -24,6 +24,15 @@ const NEVER: &str = "3600";
 
 fn at(line: &Value) -> Timestamp {
     line["at"].as_str().unwrap().parse().unwrap()
+}
+
+/// The time by the clock that a fleet's lines go by, too.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "compared with what another process tells"
+)]
+fn wall() -> Timestamp {
+    Timestamp::now()
 }
 
 fn seconds(from: Timestamp, to: Timestamp) -> f64 {
@@ -88,7 +97,7 @@ fn g27_a_machine_that_is_killed_is_told_by_the_watch_before_any_sweep_and_replac
     let mut took = Vec::new();
     for killed in Killed::EACH.repeat(3) {
         let node = "workers-1";
-        let begun = Timestamp::now();
+        let begun = wall();
         killed.kill(&world, node);
         let told = fleet.until("the loss", |line| lost(line, node));
         assert!(reason(&told).contains("has ended"), "{told}");
@@ -97,7 +106,9 @@ fn g27_a_machine_that_is_killed_is_told_by_the_watch_before_any_sweep_and_replac
     }
     took.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (replaced, told, killed) in &took {
-        println!("{killed:?}: told after {told:.3} s, replaced after {replaced:.3} s");
+        say(&format!(
+            "{killed:?}: told after {told:.3} s, replaced after {replaced:.3} s"
+        ));
     }
     // Half of them: a crowded host may hold one up.
     let (median, ..) = took[took.len() / 2];
@@ -116,7 +127,7 @@ fn g27_without_the_watch_the_next_sweep_finds_what_is_dead() {
     fleet.until_converged(1);
     for killed in Killed::EACH {
         let node = "workers-2";
-        let begun = Timestamp::now();
+        let begun = wall();
         killed.kill(&world, node);
         let before = fleet.heard.len();
         let told = fleet.until("the loss", |line| lost(line, node));
@@ -125,7 +136,10 @@ fn g27_without_the_watch_the_next_sweep_finds_what_is_dead() {
         let swept = fleet.heard[before..].iter();
         let finds = |line: &&Value| line["event"] == "swept" && line["findings"]["lost"] == 1;
         assert_eq!(swept.filter(finds).count(), 1);
-        println!("{killed:?}: told after {:.3} s", seconds(begun, at(&told)));
+        say(&format!(
+            "{killed:?}: told after {:.3} s",
+            seconds(begun, at(&told))
+        ));
     }
     assert_eq!(ended(fleet).summary()["lost"], 3);
 }
@@ -286,12 +300,7 @@ fn g28_while_sweeps_fail_nothing_is_concluded_and_that_is_told_until_one_is_answ
     let mut fleet = world.fleet(["--no-watch", "--sweep", "0.5", "--commands"]);
     fleet.until_converged(1);
     // What should be a file is none: the machines cannot be listed.
-    let broken = world
-        .state()
-        .join("machines")
-        .join("broken")
-        .join("identity.json");
-    fs::create_dir_all(&broken).unwrap();
+    let broken = Broken::among(&world);
     fleet.until("a failure", |line| {
         line["event"] == "swept" && line["error"].is_string()
     });
@@ -309,12 +318,29 @@ fn g28_while_sweeps_fail_nothing_is_concluded_and_that_is_told_until_one_is_answ
     assert_eq!(done["done"], false);
     assert!(done["providers"]["process"]["error"].is_string(), "{done}");
     assert!(fleet.heard.iter().all(|line| line["event"] != "attempt-failed"));
-    fs::remove_dir_all(broken.parent().unwrap()).unwrap();
+    drop(broken);
     fleet.until("the loss", |line| lost(line, "workers-0"));
     let usual = fleet.until_event("provider");
     assert_eq!(usual["look_error"], Value::Null);
     fleet.until("another one", |line| ready(line, "workers-0"));
     ended(fleet);
+}
+
+/// A machine whose record is a directory. Taken away when it is dropped.
+struct Broken(PathBuf);
+
+impl Broken {
+    fn among(world: &World) -> Self {
+        let directory = world.state().join("machines").join("broken");
+        fs::create_dir_all(directory.join("identity.json")).unwrap();
+        Self(directory)
+    }
+}
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
 }
 
 /// A machine that was not made by the fleet that runs here.

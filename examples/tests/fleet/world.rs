@@ -81,7 +81,7 @@ impl World {
 
     /// Waits until nothing of a slot's machine runs.
     pub(crate) fn until_gone(&self, node: &str) {
-        let begun = Instant::now();
+        let begun = monotonic();
         while !self.processes(node).is_empty() {
             assert!(begun.elapsed() < LIMIT, "{node} does not go");
             thread::yield_now();
@@ -150,6 +150,24 @@ pub(crate) fn call(identity: AttemptIdentity) -> Call {
         identity,
         cancel: Cancel::new(),
     }
+}
+
+/// Says what was measured, or how to have the same again.
+#[expect(
+    clippy::print_stderr,
+    reason = "for people; shown where a test fails or is asked to"
+)]
+pub(crate) fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+/// A moment from which to measure.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test that waits for ever says nothing"
+)]
+pub(crate) fn monotonic() -> Instant {
+    Instant::now()
 }
 
 /// Ends all machines of a run in this state directory.
@@ -243,8 +261,11 @@ impl Running {
 
     /// Reads on until a line that is as wanted.
     pub(crate) fn until(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let begun = monotonic();
         loop {
-            match self.lines.recv_timeout(LIMIT) {
+            // Other lines may come for ever.
+            let left = LIMIT.saturating_sub(begun.elapsed());
+            match self.lines.recv_timeout(left) {
                 Ok(line) => {
                     self.heard.push(line.clone());
                     if wanted(&line) {
