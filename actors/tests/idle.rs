@@ -28,6 +28,7 @@ fn wake_ups() -> u64 {
 
 /// G3, G30: a sweep a minute, a few wake-ups for each, and no byte more in the evening than in the morning.
 #[tokio::test(start_paused = true)]
+#[expect(clippy::print_stdout, reason = "the figures are for whoever asks for them")]
 async fn ten_thousand_idle_nodes_for_a_day_keep_their_memory_and_wake_up_for_sweeps_alone() {
     let run_id: RunId = "day".parse().unwrap();
     let template = Template::new(NodeTemplate {
