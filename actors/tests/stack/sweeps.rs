@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use nodewright::event::EventKind;
 use nodewright::id::AttemptIdentity;
 use nodewright::shape::Generation;
-use nodewright::{Clock, Cluster, Shutdown};
+use nodewright::{Clock, Cluster, Heard, Shutdown};
 
 use crate::support::{Parent, Scripted, children, config, converge};
 
@@ -47,6 +48,36 @@ async fn g27_a_machine_that_was_deleted_by_hand_is_replaced_after_two_sweeps() {
     tokio::time::sleep(INTERVAL).await;
     assert_eq!(attempts(&backend), [3, 2]);
     cluster.shutdown(Shutdown::Drain).await.unwrap();
+}
+
+/// One death that the watch, the application and a sweep tell of is one failure, and one new machine.
+#[tokio::test(start_paused = true)]
+async fn g27_a_death_that_all_three_sources_tell_of_counts_once() {
+    let backend = Scripted::new([]);
+    let config = config(2, backend.clone()).fresh();
+    let mut events = config.subscribe();
+    let cluster = Cluster::spawn(config).await.unwrap();
+    converge(&cluster, 1).await;
+    let dead = first(&backend);
+    backend.memory.kill(&dead);
+    let told = || cluster.lost(dead.node.clone(), dead.attempt, "the swarm misses it");
+    told().unwrap();
+    let (swept, again) = tokio::join!(cluster.sweep(), async { told() });
+    swept.unwrap();
+    again.unwrap();
+    converge(&cluster, 1).await;
+    told().unwrap();
+    tokio::time::sleep(2 * INTERVAL).await;
+    assert_eq!(attempts(&backend), [3, 2]);
+    cluster.shutdown(Shutdown::Drain).await.unwrap();
+    let mut failed = 0;
+    while let Some(heard) = events.recv().await {
+        let Heard::Event(event) = heard else {
+            panic!("events were missed")
+        };
+        failed += u32::from(matches!(event.kind, EventKind::AttemptFailed { .. }));
+    }
+    assert_eq!(failed, 1);
 }
 
 #[tokio::test(start_paused = true)]
