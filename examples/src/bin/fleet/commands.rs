@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::{self, BufRead as _};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use nodewright::id::LogicalNodeId;
@@ -58,17 +60,30 @@ impl FromStr for Ask {
     }
 }
 
+/// How many lines were typed that nobody has drawn over yet. A clone counts the same ones.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Echoes(Arc<AtomicUsize>);
+
+impl Echoes {
+    /// Those since the last time.
+    pub(crate) fn take(&self) -> usize {
+        self.0.swap(0, Ordering::SeqCst)
+    }
+}
+
 /// The lines of standard input.
 #[derive(Debug)]
 pub(crate) struct Commands(UnboundedReceiver<String>);
 
 impl Commands {
-    /// Begins to read, on a thread that nobody waits for: a read of a terminal cannot be ended.
-    pub(crate) fn read() -> Self {
+    /// Begins to read, on a thread that nobody waits for: a read of a terminal cannot be ended. Every line is
+    /// counted at once: a terminal wrote it already.
+    pub(crate) fn read(echoes: Echoes) -> Self {
         let (sender, lines) = unbounded_channel();
         thread::spawn(move || {
             for line in io::stdin().lock().split(b'\n') {
                 let Ok(line) = line else { break };
+                echoes.0.fetch_add(1, Ordering::SeqCst);
                 let line = String::from_utf8_lossy(&line).trim().to_owned();
                 if !line.is_empty() && sender.send(line).is_err() {
                     break;

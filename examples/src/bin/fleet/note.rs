@@ -86,14 +86,6 @@ impl Note {
             providers: swept.into_iter().map(|(kind, one)| (kind, answer(one))).collect(),
         }
     }
-
-    /// Whether it answers a line of standard input.
-    pub(crate) const fn was_typed(&self) -> bool {
-        matches!(
-            self,
-            Self::CommandDone { .. } | Self::SweepDone { .. } | Self::CommandRefused { .. }
-        )
-    }
 }
 
 impl fmt::Display for Note {

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::board::Board;
 use crate::clock;
+use crate::commands::Echoes;
 use crate::condition::{Conditions, Standing};
 use crate::note::Note;
 use crate::options::UpOptions;
@@ -68,6 +69,7 @@ pub(crate) struct Printer<W> {
     board: Board,
     waits: Waits,
     conditions: Conditions,
+    echoes: Echoes,
     unread: bool,
 }
 
@@ -82,6 +84,7 @@ impl<W: Write> Printer<W> {
             board: Board::default(),
             waits: Waits::default(),
             conditions: Conditions::default(),
+            echoes: Echoes::default(),
             unread: false,
         }
     }
@@ -90,6 +93,11 @@ impl<W: Write> Printer<W> {
     pub(crate) fn begin(&mut self, generation: Generation, nodes: u64) {
         self.board = Board::new(generation, nodes);
         self.screen = (self.form == Form::Table).then(Screen::default);
+    }
+
+    /// Where typed lines are counted.
+    pub(crate) fn echoes(&self) -> Echoes {
+        self.echoes.clone()
     }
 
     pub(crate) const fn form(&self) -> Form {
@@ -112,11 +120,6 @@ impl<W: Write> Printer<W> {
 
     pub(crate) fn note(&mut self, note: &Note) {
         let at = clock::now();
-        if let (true, Some(screen)) = (note.was_typed(), &mut self.screen)
-            && io::stdin().is_terminal()
-        {
-            screen.echoed();
-        }
         match self.form {
             Form::Json => self.json(&Timed { at, note }),
             Form::Plain | Form::Table => self.timed(at, &note.to_string()),
@@ -211,6 +214,10 @@ impl<W: Write> Printer<W> {
     /// Draws, while there is a table and somebody sees it.
     fn draw(&mut self, draw: impl FnOnce(&mut Screen, &mut W) -> io::Result<()>) {
         if let (Some(screen), false) = (&mut self.screen, self.unread) {
+            let typed = self.echoes.take();
+            if io::stdin().is_terminal() {
+                screen.echoed(typed);
+            }
             self.unread = draw(screen, &mut self.out).is_err();
         }
     }

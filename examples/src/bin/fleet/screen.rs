@@ -52,9 +52,9 @@ impl Screen {
         write(out, &text)
     }
 
-    /// Notes that somebody typed a line, which the terminal wrote where the cursor was.
-    pub(crate) const fn echoed(&mut self) {
-        self.echoed += 1;
+    /// Notes that somebody typed this many lines, which the terminal wrote where the cursor was.
+    pub(crate) const fn echoed(&mut self, lines: usize) {
+        self.echoed += lines;
     }
 
     /// Goes to where the lines began, and clears them. A terminal that became narrower has wrapped them.
@@ -154,7 +154,7 @@ mod tests {
         let mut seen = Seen::new();
         seen.draw(&["one", "two"]);
         seen.terminal.process(b"retry w-0\r\n");
-        seen.screen.echoed();
+        seen.screen.echoed(1);
         seen.draw(&["one", "two"]);
         assert_eq!(seen.shows(), "one\ntwo");
     }

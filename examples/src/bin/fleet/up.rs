@@ -233,13 +233,14 @@ impl Fleet {
         let held: Vec<_> = left.iter().flat_map(holding).collect();
         let resumed = left.is_some().then_some(held.len());
         let cluster = self.cluster.clone();
+        let echoes = printer.echoes();
         let (reporter, notes) = Reporter::begin(printer, Tally::new(held), self.events, cluster);
         if let Some(machines) = resumed {
             notes.tell(Note::Resumed { machines });
         }
         let goal = Goal::new(self.cluster, self.backend, &shape, options, notes);
         let mut commands = if options.commands {
-            Commands::read()
+            Commands::read(echoes)
         } else {
             Commands::none()
         };
