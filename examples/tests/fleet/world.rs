@@ -277,6 +277,13 @@ impl Running {
         }
     }
 
+    /// A line that is as wanted, among those that were read or that follow: of two things that are told by different
+    /// ways either may come first.
+    pub(crate) fn ever(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let told = self.heard.iter().find(|line| wanted(line)).cloned();
+        told.unwrap_or_else(|| self.until(what, wanted))
+    }
+
     /// Reads on until this event.
     pub(crate) fn until_event(&mut self, event: &str) -> Value {
         self.until(event, |line| line["event"] == event)
