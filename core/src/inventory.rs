@@ -63,10 +63,16 @@ pub struct Look {
 
 impl Look {
     /// Whether a question is to be asked now. It is under way then, and is asked once until it is answered.
-    pub(crate) fn ask(&mut self, now: Timestamp) -> bool {
-        let due = !self.asking && self.next_at.is_none_or(|at| at <= now);
+    /// Nothing is asked before the provider's pace opens.
+    pub(crate) fn ask(&mut self, opens_at: Option<Timestamp>, now: Timestamp) -> bool {
+        let due = !self.asking && self.moment(opens_at).is_none_or(|at| at <= now);
         self.asking |= due;
         due
+    }
+
+    /// Before which moment the next question is not asked, unless one is under way; none is at once.
+    pub(crate) fn moment(&self, opens_at: Option<Timestamp>) -> Option<Timestamp> {
+        self.next_at.max(opens_at).filter(|_| !self.asking)
     }
 
     /// The question that is under way will not be answered: it is asked again with backoff. `false` if none

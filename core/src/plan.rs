@@ -187,8 +187,8 @@ pub(crate) fn looks_at(state: &ClusterState, now: Timestamp) -> Option<Timestamp
         .providers
         .values()
         .filter_map(|provider| match &provider.first_look {
-            FirstLook::Due(look) if !look.asking => look.next_at,
-            _ => None,
+            FirstLook::Due(look) => look.moment(provider.pace.not_before()),
+            FirstLook::Done => None,
         });
     due.filter(|at| *at > now).min()
 }

@@ -158,6 +158,26 @@ fn a_throttled_first_look_waits_for_as_long_as_the_provider_asked_for() {
     assert_eq!(run.driver.summary().providers[0].places, 32);
 }
 
+/// Chapter 5: nothing is sent to a provider that said to slow down, the question that ends a first look neither.
+#[test]
+fn a_provider_that_said_to_slow_down_is_not_looked_at_before_its_time() {
+    let mut run = unlooked(two());
+    run.drive();
+    let look = run.look();
+    let _ = run.list(&look, &[("w-0", 3, "m-3")]);
+    let sent = run.drive();
+    let slow_down = EffectError::throttled("slow down", Some(Duration::from_secs(50)));
+    let _ = run.fail(&sent[0], slow_down);
+    run.drive();
+    let until = run.now.checked_add(Duration::from_secs(50)).ok();
+    run.now = run.now.checked_add(Duration::from_secs(49)).unwrap();
+    assert!(run.driver.due_looks(run.now).is_empty());
+    run.drive();
+    assert_eq!(run.driver.requeue_at(), until);
+    run.pass(1);
+    run.look();
+}
+
 /// G9, G10: a resource has one owner. What is an orphan is not taken in once its slot is empty, for then two
 /// rows of operations would act for one attempt.
 #[test]

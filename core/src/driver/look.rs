@@ -36,10 +36,10 @@ impl ClusterDriver {
         } = self;
         let asked = state.pass;
         let due = state.providers.iter_mut().filter_map(|(kind, provider)| {
+            let opens_at = provider.pace.not_before();
             let asks = match &mut provider.first_look {
-                FirstLook::Due(look) => look.ask(now),
+                FirstLook::Due(look) => look.ask(opens_at, now),
                 FirstLook::Done => {
-                    let opens_at = provider.pace.not_before();
                     let sweep = provider.sweep.as_mut();
                     sweep.is_some_and(|sweep| sweep.ask(asked, opens_at, policy, now))
                 }
