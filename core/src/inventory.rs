@@ -65,7 +65,9 @@ impl Look {
     /// Whether a question is to be asked now. It is under way then, and is asked once until it is answered.
     /// Nothing is asked before the provider's pace opens.
     pub(crate) fn ask(&mut self, opens_at: Option<Timestamp>, now: Timestamp) -> bool {
-        let due = !self.asking && self.moment(opens_at).is_none_or(|at| at <= now);
+        // At the end of time there is no next moment: nobody is asked for ever.
+        let last = now == Timestamp::MAX && self.next_at.is_some();
+        let due = !self.asking && !last && self.moment(opens_at).is_none_or(|at| at <= now);
         self.asking |= due;
         due
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use nodewright_conformance::{ByHand, group, policy, shape, template};
 use nodewright_core::effect::{EffectError, Outcome};
 use nodewright_core::facts::{CreatedLease, LeaseFacts, LeaseId};
@@ -176,6 +177,18 @@ fn a_provider_that_said_to_slow_down_is_not_looked_at_before_its_time() {
     assert_eq!(run.driver.requeue_at(), until);
     run.pass(1);
     run.look();
+}
+
+/// G19: at the end of time there is no moment at which to ask again.
+#[test]
+fn a_look_that_fails_at_the_end_of_time_is_not_asked_again_for_ever() {
+    let mut run = unlooked(two());
+    run.now = Timestamp::MAX;
+    run.drive();
+    let look = run.look();
+    let _ = run.answer_look(&look, run.now, Err(EffectError::definite("no")));
+    run.drive();
+    assert!(run.driver.due_looks(run.now).is_empty());
 }
 
 /// G9, G10: a resource has one owner. What is an orphan is not taken in once its slot is empty, for then two

@@ -286,7 +286,7 @@ impl ClusterDriver {
         self.change(slot, |node, _, _| {
             let operation = OperationId {
                 attempt: node.attempt,
-                sequence: node.next_sequence - 1,
+                sequence: node.next_sequence.saturating_sub(1),
             };
             let ended = Some(asked_at);
             node.retry.create = Some(RememberedCall { operation, ended });

@@ -36,7 +36,9 @@ pub struct InventoryEntry {
     pub lease: LeaseFacts,
     /// How to reach it, if the provider knows.
     pub endpoint: Option<Endpoint>,
-    /// Whether it still lives; a dead resource may have to be given back, too.
+    /// Whether it still lives. A dead resource that is still to be given back is listed as dead; one that was given
+    /// back, and that a provider shows for a while longer, is not listed at all: it would be given back again and
+    /// again.
     pub alive: bool,
 }
 
