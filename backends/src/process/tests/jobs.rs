@@ -1,6 +1,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 
+use futures_util::FutureExt as _;
 use nodewright_core::bootstrap::{ExitStatus, JOIN_MARKER, LineSource, StreamEvent};
 use nodewright_core::effect::{BootstrapSpec, ObservationSink};
 use nodewright_core::facts::{AgentId, BootstrapStage};
@@ -47,9 +49,12 @@ async fn a_job_that_takes_too_long_is_an_error_and_one_that_still_runs_is_waited
     let short = Duration::from_millis(50);
     let error = transport.run(&waits, short).await.unwrap_err();
     assert!(error.to_string().contains("took longer"), "{error}");
+    let mut run = pin!(transport.run(&waits, LIMIT));
+    // It has found the job at work: one that were over would be run anew.
+    assert!(run.as_mut().now_or_never().is_none());
     // A reader of the gate is there once this is open; whoever lets go of it gives the end of the file.
     let opened = tokio::task::spawn_blocking(move || fs::OpenOptions::new().write(true).open(gate).map(drop));
-    let (status, _) = transport.run(&waits, LIMIT).await.unwrap();
+    let (status, _) = run.await.unwrap();
     opened.await.unwrap().unwrap();
     assert_eq!(status, ExitStatus::Code(7));
 }
