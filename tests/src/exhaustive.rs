@@ -99,8 +99,8 @@
 //! | close questions: calls cannot be ended, endpoints are looked up | 2; calls, losses, moves, strays, looks 1 each; 2 questions | 102,000 | 3 |
 //! | an outage: two slots that were ready | 3; looks 2, losses 1; 3 questions | 13,500 | 4 |
 //!
-//! Together 4.5 million distinct states, in some 200 seconds of one core, the sweeps 35 of them. `NODEWRIGHT_STATES=more` allows one thing more
-//! in most clusters: with three of anything one slot has 3.7 million states, with two of anything two groups have
+//! Together 4.5 million distinct states, in some four minutes of one core, of which the sweeps take a good half
+//! minute. `NODEWRIGHT_STATES=more` allows one thing more in most clusters: with three of anything one slot has 3.7 million states, with two of anything two groups have
 //! 1.6 million.
 
 mod action;
