@@ -8,7 +8,6 @@ mod apply;
 mod deadlines;
 mod departed;
 mod draft;
-mod findings;
 mod gates;
 mod index;
 mod look;
@@ -24,7 +23,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-pub use self::findings::Findings;
 use self::index::Index;
 pub use self::look::DueLook;
 use self::report::Glimpse;

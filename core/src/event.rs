@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::decide::DeleteReason;
-use crate::driver::Findings;
 use crate::effect::CommandKind;
 use crate::facts::{Endpoint, LeaseId};
 use crate::id::{LogicalNodeId, NodeAttemptId, OperationId, ProviderKind};
+use crate::inventory::Findings;
 use crate::node::Stage;
 use crate::shape::Generation;
 

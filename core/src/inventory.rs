@@ -1,6 +1,8 @@
 //! Inventory: how far the first look at a provider is, and when it is swept after that. What an answer shows is
 //! judged by the driver, against the state; this knows only questions and answers.
 
+mod findings;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,8 @@ use crate::id::{NodeAttemptId, RunId};
 use crate::node::PassId;
 use crate::orphan::OrphanKey;
 use crate::policy::Policy;
+
+pub use self::findings::Findings;
 
 /// How far the first look at a provider is: what the run already has there, before anything is made.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use nodewright_core::driver::{
-    ClusterDriver, DriveReport, DueLook, EffectSink, Findings, ProviderSetup, Refused,
-};
+use nodewright_core::driver::{ClusterDriver, DriveReport, DueLook, EffectSink, ProviderSetup, Refused};
 use nodewright_core::effect::{
     CallEnd, Capabilities, Command, Destroyed, EffectError, Inventory, InventoryEntry, Outcome, PlannedEffect,
 };
@@ -14,6 +12,7 @@ use nodewright_core::facts::{AgentId, CreatedLease, Endpoint, LeaseFacts, LeaseI
 use nodewright_core::id::{
     AttemptIdentity, BootstrapSessionId, LogicalNodeId, NodeAttemptId, OperationId, ProviderKind,
 };
+use nodewright_core::inventory::Findings;
 use nodewright_core::node::ManagedNode;
 use nodewright_core::observation::{Folded, Observation};
 use nodewright_core::pace::PaceConfig;

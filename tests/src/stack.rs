@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use nodewright::{Clock, Cluster, Config, Events, Heard, Shutdown};
 use nodewright_core::desired::Desired;
-use nodewright_core::driver::Findings;
 use nodewright_core::effect::{CommandKind, EffectBackend};
 use nodewright_core::facts::AgentId;
 use nodewright_core::id::{AttemptIdentity, LogicalNodeId, NodeAttemptId, ProviderKind};
+use nodewright_core::inventory::Findings;
 use nodewright_core::observation::Observation;
 use nodewright_core::plan::reconcile;
 use nodewright_core::shape::{ClusterShape, Generation, NodeGroupSpec, ShapeLimits};

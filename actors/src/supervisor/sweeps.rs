@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use nodewright_core::driver::{DueLook, Findings};
+use nodewright_core::driver::DueLook;
 use nodewright_core::effect::EffectError;
 use nodewright_core::id::ProviderKind;
+use nodewright_core::inventory::Findings;
 use nodewright_core::node::PassId;
 
 use super::{Port, reply};

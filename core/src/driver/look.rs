@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{ClusterDriver, Findings};
+use super::ClusterDriver;
 use crate::effect::{EffectError, FailureKind, Inventory, InventoryEntry};
 use crate::event::EventKind;
 use crate::failure::{PaceSignal, after, throttle_wait};
 use crate::id::{LogicalNodeId, OperationId, ProviderKind};
-use crate::inventory::FirstLook;
+use crate::inventory::{Findings, FirstLook};
 use crate::node::{ManagedNode, PassId, RememberedCall, Stage};
 use crate::observation::{Folded, Observation};
 use crate::orphan::OrphanKey;

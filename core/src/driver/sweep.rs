@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{ClusterDriver, Findings};
+use super::ClusterDriver;
 use crate::effect::{Inventory, InventoryEntry};
 use crate::event::EventKind;
 use crate::id::{NodeAttemptId, ProviderKind};
-use crate::inventory::FirstLook;
+use crate::inventory::{Findings, FirstLook};
 use crate::node::{PassId, Stage};
 use crate::observation::{Folded, Observation};
 use crate::orphan::OrphanKey;

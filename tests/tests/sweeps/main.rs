@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use nodewright_conformance::{ByHand, group, policy, shape, template};
-use nodewright_core::driver::Findings;
 use nodewright_core::effect::{InventoryEntry, PlannedEffect};
+use nodewright_core::inventory::Findings;
 use nodewright_core::pace::PaceConfig;
 use nodewright_core::shape::ClusterShape;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use nodewright_conformance::{ByHand, policy};
-use nodewright_core::driver::Findings;
 use nodewright_core::effect::{EffectError, PlannedEffect};
 use nodewright_core::id::NodeAttemptId;
+use nodewright_core::inventory::Findings;
 use nodewright_core::pace::PaceConfig;
 
 use super::{INTERVAL, after, all_but, answer, of, on_demand, ready};

@@ -3,6 +3,7 @@
 use super::*;
 use crate::effect::{Inventory, InventoryEntry};
 use crate::id::AttemptIdentity;
+use crate::inventory::Findings;
 use crate::shape::ShapeLimits;
 
 #[test]

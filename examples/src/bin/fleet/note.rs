@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use nodewright::Swept;
-use nodewright::driver::Findings;
 use nodewright::id::{LogicalNodeId, NodeAttemptId, ProviderKind};
+use nodewright::inventory::Findings;
 use nodewright::shape::Generation;
 use serde::Serialize;
 
